@@ -1,0 +1,141 @@
+// The vocabulary of scalar.hpp on AVX2: eight f32 lanes.
+#pragma once
+
+#include <cstdint>
+
+#include "intrinsics.hpp"
+
+KVAXIS_TARGET_PUSH(KVAXIS_TARGET_AVX2)
+KVAXIS_BEGIN_NAMESPACE
+namespace avx2 {
+
+constexpr int lanes = 8;
+constexpr int lanes_d = 4;
+
+struct vf {
+  __m256 v;
+};
+struct vu {
+  __m256i v;
+};
+struct vd {
+  __m256d v;
+};
+
+KVAXIS_INLINE vf load(const float* p) { return {_mm256_loadu_ps(p)}; }
+KVAXIS_INLINE void store(float* p, vf a) { _mm256_storeu_ps(p, a.v); }
+KVAXIS_INLINE vf set1(float x) { return {_mm256_set1_ps(x)}; }
+KVAXIS_INLINE vf zero() { return {_mm256_setzero_ps()}; }
+KVAXIS_INLINE vf add(vf a, vf b) { return {_mm256_add_ps(a.v, b.v)}; }
+KVAXIS_INLINE vf sub(vf a, vf b) { return {_mm256_sub_ps(a.v, b.v)}; }
+KVAXIS_INLINE vf mul(vf a, vf b) { return {_mm256_mul_ps(a.v, b.v)}; }
+KVAXIS_INLINE vf fma(vf a, vf b, vf c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+KVAXIS_INLINE vf muladd(vf a, vf b, vf c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+KVAXIS_INLINE vf max(vf a, vf b) { return {_mm256_max_ps(a.v, b.v)}; }
+KVAXIS_INLINE vf min(vf a, vf b) { return {_mm256_min_ps(a.v, b.v)}; }
+KVAXIS_INLINE vf div(vf a, vf b) { return {_mm256_div_ps(a.v, b.v)}; }
+KVAXIS_INLINE float sum(vf a) {
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+KVAXIS_INLINE float max_lane(vf a) {
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+KVAXIS_INLINE vf select_above(vf x, float threshold, vf value) {
+  return {_mm256_and_ps(_mm256_cmp_ps(x.v, _mm256_set1_ps(threshold), _CMP_GT_OQ), value.v)};
+}
+KVAXIS_INLINE vf load_swapped(const float* p, int i) { return {_mm256_permute_ps(_mm256_loadu_ps(p + i), 0xB1)}; }
+KVAXIS_INLINE vf load_float16(const std::uint16_t* p) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+
+KVAXIS_INLINE vu load_words(const std::uint32_t* p) {
+  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))};
+}
+template <int Count>
+KVAXIS_INLINE vu shift_right(vu a) {
+  return {_mm256_srli_epi32(a.v, Count)};
+}
+template <int Bits, int Shift>
+KVAXIS_INLINE vf narrow_to_float(vu a) {
+  __m256i moved = a.v;
+  if constexpr (Shift > 0 && Shift % 8 == 0) {
+    // A byte comes to the front by a shuffle: shifts would take the units that multiply.
+    constexpr int B = Shift / 8;
+    const __m256i order = _mm256_setr_epi8(B, -1, -1, -1, B + 4, -1, -1, -1, B + 8, -1, -1, -1, B + 12, -1, -1, -1,  //
+                                           B, -1, -1, -1, B + 4, -1, -1, -1, B + 8, -1, -1, -1, B + 12, -1, -1, -1);
+    moved = _mm256_shuffle_epi8(a.v, order);
+    if constexpr (Bits == 8) return {_mm256_cvtepi32_ps(moved)};
+  } else if constexpr (Shift > 0) {
+    moved = _mm256_srli_epi32(a.v, Shift);
+  }
+  return {_mm256_cvtepi32_ps(_mm256_and_si256(moved, _mm256_set1_epi32((1 << Bits) - 1)))};
+}
+struct nibble_values {
+  vf scale;
+  vf offset;
+};
+KVAXIS_INLINE nibble_values values_of_nibbles(vf scale, vf offset) { return {scale, offset}; }
+template <int Shift>
+KVAXIS_INLINE vf look_up(nibble_values values, vu a) {
+  return fma(values.scale, narrow_to_float<4, Shift>(a), values.offset);
+}
+// The halves of each word, as binary16 numbers. F16C handles subnormals whatever the denormal flags say.
+KVAXIS_INLINE void half_pair(vu a, vf& x, vf& y) {
+  const __m256i low_then_high = _mm256_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15,  //
+                                                 0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+  const __m256i sorted = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(a.v, low_then_high), 0xD8);
+  x = {_mm256_cvtph_ps(_mm256_castsi256_si128(sorted))};
+  y = {_mm256_cvtph_ps(_mm256_extracti128_si256(sorted, 1))};
+}
+// Bytes 2 Half and 2 Half + 1 of each word, in the upper bytes of its halves.
+template <int Half>
+KVAXIS_INLINE __m256i spread_bytes(vu a) {
+  const __m256i order = _mm256_setr_epi8(-1, 0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13,  //
+                                         -1, 0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13);
+  return _mm256_shuffle_epi8(Half == 0 ? a.v : _mm256_srli_epi32(a.v, 16), order);
+}
+template <int Half>
+KVAXIS_INLINE void e4m3_pair(vu a, vf& x, vf& y) {
+  // E4M3 has binary16's order of fields: sign and magnitude moved there give 2^-8 of the value, subnormals included.
+  const __m256i moved = _mm256_srai_epi16(spread_bytes<Half>(a), 1);
+  half_pair({_mm256_and_si256(moved, _mm256_set1_epi16(static_cast<short>(0xBFFF)))}, x, y);
+  x = mul(x, set1(256.0F));
+  y = mul(y, set1(256.0F));
+}
+template <int Half>
+KVAXIS_INLINE void e5m2_pair(vu a, vf& x, vf& y) {
+  half_pair({spread_bytes<Half>(a)}, x, y);
+}
+KVAXIS_INLINE void bfloat_pair(vu a, vf& x, vf& y) {
+  x = {_mm256_castsi256_ps(_mm256_slli_epi32(a.v, 16))};
+  y = {_mm256_castsi256_ps(_mm256_and_si256(a.v, _mm256_set1_epi32(-65536)))};
+}
+KVAXIS_INLINE vf bits_to_float(vu a) { return {_mm256_castsi256_ps(a.v)}; }
+
+KVAXIS_INLINE vu exponent_bits(vf shifted) { return {_mm256_castps_si256(shifted.v)}; }
+KVAXIS_INLINE vf words_minus_to_float(vu a, std::uint32_t b) {
+  return {_mm256_cvtepi32_ps(_mm256_sub_epi32(a.v, _mm256_set1_epi32(static_cast<int>(b))))};
+}
+KVAXIS_INLINE vf scale_by_power(vf a, vu shifted) {
+  return {_mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a.v), _mm256_slli_epi32(shifted.v, 23)))};
+}
+
+KVAXIS_INLINE vd load_d(const double* p) { return {_mm256_loadu_pd(p)}; }
+KVAXIS_INLINE void store_d(double* p, vd a) { _mm256_storeu_pd(p, a.v); }
+KVAXIS_INLINE vd mul_d(vd a, vd b) { return {_mm256_mul_pd(a.v, b.v)}; }
+KVAXIS_INLINE vd fma_d(vd a, vd b, vd c) { return {_mm256_fmadd_pd(a.v, b.v, c.v)}; }
+KVAXIS_INLINE vd fnma_d(vd a, vd b, vd c) { return {_mm256_fnmadd_pd(a.v, b.v, c.v)}; }
+KVAXIS_INLINE void store_twice(float* p, vd a) {
+  const __m128 four = _mm256_cvtpd_ps(a.v);
+  _mm_storeu_ps(p, _mm_unpacklo_ps(four, four));
+  _mm_storeu_ps(p + 4, _mm_unpackhi_ps(four, four));
+}
+KVAXIS_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
+
+}  // namespace avx2
+KVAXIS_END_NAMESPACE
+KVAXIS_TARGET_POP

@@ -1,0 +1,124 @@
+// The vocabulary of scalar.hpp on AVX-512 (F, BW, DQ, VL): sixteen f32 lanes.
+#pragma once
+
+#include <cstdint>
+
+#include "intrinsics.hpp"
+
+KVAXIS_TARGET_PUSH(KVAXIS_TARGET_AVX512)
+KVAXIS_BEGIN_NAMESPACE
+namespace avx512 {
+
+constexpr int lanes = 16;
+constexpr int lanes_d = 8;
+
+struct vf {
+  __m512 v;
+};
+struct vu {
+  __m512i v;
+};
+struct vd {
+  __m512d v;
+};
+
+KVAXIS_INLINE vf load(const float* p) { return {_mm512_loadu_ps(p)}; }
+KVAXIS_INLINE void store(float* p, vf a) { _mm512_storeu_ps(p, a.v); }
+KVAXIS_INLINE vf set1(float x) { return {_mm512_set1_ps(x)}; }
+KVAXIS_INLINE vf zero() { return {_mm512_setzero_ps()}; }
+KVAXIS_INLINE vf add(vf a, vf b) { return {_mm512_add_ps(a.v, b.v)}; }
+KVAXIS_INLINE vf sub(vf a, vf b) { return {_mm512_sub_ps(a.v, b.v)}; }
+KVAXIS_INLINE vf mul(vf a, vf b) { return {_mm512_mul_ps(a.v, b.v)}; }
+KVAXIS_INLINE vf fma(vf a, vf b, vf c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+KVAXIS_INLINE vf muladd(vf a, vf b, vf c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+KVAXIS_INLINE vf max(vf a, vf b) { return {_mm512_max_ps(a.v, b.v)}; }
+KVAXIS_INLINE vf min(vf a, vf b) { return {_mm512_min_ps(a.v, b.v)}; }
+KVAXIS_INLINE vf div(vf a, vf b) { return {_mm512_div_ps(a.v, b.v)}; }
+KVAXIS_INLINE float sum(vf a) { return _mm512_reduce_add_ps(a.v); }
+KVAXIS_INLINE float max_lane(vf a) { return _mm512_reduce_max_ps(a.v); }
+KVAXIS_INLINE vf select_above(vf x, float threshold, vf value) {
+  return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, _mm512_set1_ps(threshold), _CMP_GT_OQ), value.v)};
+}
+KVAXIS_INLINE vf load_swapped(const float* p, int i) { return {_mm512_permute_ps(_mm512_loadu_ps(p + i), 0xB1)}; }
+KVAXIS_INLINE vf load_float16(const std::uint16_t* p) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+
+KVAXIS_INLINE vu load_words(const std::uint32_t* p) { return {_mm512_loadu_si512(p)}; }
+template <int Count>
+KVAXIS_INLINE vu shift_right(vu a) {
+  return {_mm512_srli_epi32(a.v, Count)};
+}
+// A look-up reads the low four bits of its index and ignores the rest: no mask, no conversion.
+struct nibble_values {
+  vf table;
+};
+KVAXIS_INLINE vf sixteen_numbers() { return {_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)}; }
+KVAXIS_INLINE nibble_values values_of_nibbles(vf scale, vf offset) { return {fma(scale, sixteen_numbers(), offset)}; }
+template <int Shift>
+KVAXIS_INLINE vf look_up(nibble_values values, vu a) {
+  return {_mm512_permutexvar_ps(_mm512_srli_epi32(a.v, Shift), values.table.v)};
+}
+template <int Bits, int Shift>
+KVAXIS_INLINE vf narrow_to_float(vu a) {
+  if constexpr (Bits == 4) {
+    return look_up<Shift>(nibble_values{sixteen_numbers()}, a);
+  } else {
+    const __m512i shifted = _mm512_srli_epi32(a.v, Shift);
+    if constexpr (Bits + Shift == 32) return {_mm512_cvtepi32_ps(shifted)};
+    return {_mm512_cvtepi32_ps(_mm512_and_si512(shifted, _mm512_set1_epi32((1 << Bits) - 1)))};
+  }
+}
+KVAXIS_INLINE void half_pair(vu a, vf& x, vf& y) {
+  // The low halves of all words, then the high ones.
+  const __m512i order =
+      _mm512_set_epi64(0x001F001D001B0019, 0x0017001500130011, 0x000F000D000B0009, 0x0007000500030001,
+                       0x001E001C001A0018, 0x0016001400120010, 0x000E000C000A0008, 0x0006000400020000);
+  const __m512i sorted = _mm512_permutexvar_epi16(order, a.v);
+  x = {_mm512_cvtph_ps(_mm512_castsi512_si256(sorted))};
+  y = {_mm512_cvtph_ps(_mm512_extracti64x4_epi64(sorted, 1))};
+}
+template <int Half>
+KVAXIS_INLINE __m512i spread_bytes(vu a) {
+  const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(-1, 0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13));
+  return _mm512_shuffle_epi8(Half == 0 ? a.v : _mm512_srli_epi32(a.v, 16), order);
+}
+template <int Half>
+KVAXIS_INLINE void e4m3_pair(vu a, vf& x, vf& y) {
+  const __m512i moved = _mm512_srai_epi16(spread_bytes<Half>(a), 1);
+  half_pair({_mm512_and_si512(moved, _mm512_set1_epi16(static_cast<short>(0xBFFF)))}, x, y);
+  x = mul(x, set1(256.0F));
+  y = mul(y, set1(256.0F));
+}
+template <int Half>
+KVAXIS_INLINE void e5m2_pair(vu a, vf& x, vf& y) {
+  half_pair({spread_bytes<Half>(a)}, x, y);
+}
+KVAXIS_INLINE void bfloat_pair(vu a, vf& x, vf& y) {
+  x = {_mm512_castsi512_ps(_mm512_slli_epi32(a.v, 16))};
+  y = {_mm512_castsi512_ps(_mm512_and_si512(a.v, _mm512_set1_epi32(-65536)))};
+}
+KVAXIS_INLINE vf bits_to_float(vu a) { return {_mm512_castsi512_ps(a.v)}; }
+
+KVAXIS_INLINE vu exponent_bits(vf shifted) { return {_mm512_castps_si512(shifted.v)}; }
+KVAXIS_INLINE vf words_minus_to_float(vu a, std::uint32_t b) {
+  return {_mm512_cvtepi32_ps(_mm512_sub_epi32(a.v, _mm512_set1_epi32(static_cast<int>(b))))};
+}
+KVAXIS_INLINE vf scale_by_power(vf a, vu shifted) {
+  return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a.v), _mm512_slli_epi32(shifted.v, 23)))};
+}
+
+KVAXIS_INLINE vd load_d(const double* p) { return {_mm512_loadu_pd(p)}; }
+KVAXIS_INLINE void store_d(double* p, vd a) { _mm512_storeu_pd(p, a.v); }
+KVAXIS_INLINE vd mul_d(vd a, vd b) { return {_mm512_mul_pd(a.v, b.v)}; }
+KVAXIS_INLINE vd fma_d(vd a, vd b, vd c) { return {_mm512_fmadd_pd(a.v, b.v, c.v)}; }
+KVAXIS_INLINE vd fnma_d(vd a, vd b, vd c) { return {_mm512_fnmadd_pd(a.v, b.v, c.v)}; }
+KVAXIS_INLINE void store_twice(float* p, vd a) {
+  const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+  _mm512_storeu_ps(p, _mm512_permutexvar_ps(twice, _mm512_castps256_ps512(_mm512_cvtpd_ps(a.v))));
+}
+KVAXIS_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
+
+}  // namespace avx512
+KVAXIS_END_NAMESPACE
+KVAXIS_TARGET_POP

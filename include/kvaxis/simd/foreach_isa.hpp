@@ -1,0 +1,27 @@
+// Includes the file named by KVAXIS_INL once per instruction set, inside a target region and with KVAXIS_TARGET set to
+// the namespace whose vocabulary it uses. No include guard: that is its purpose.
+#include "scalar.hpp"
+#if defined(__x86_64__) || defined(KVAXIS_EMULATE)
+#include "avx2.hpp"
+#include "avx512.hpp"
+#endif
+
+#define KVAXIS_TARGET scalar
+#include KVAXIS_INL
+#undef KVAXIS_TARGET
+
+#if defined(__x86_64__) || defined(KVAXIS_EMULATE)
+#define KVAXIS_TARGET avx2
+KVAXIS_TARGET_PUSH(KVAXIS_TARGET_AVX2)
+#include KVAXIS_INL
+KVAXIS_TARGET_POP
+#undef KVAXIS_TARGET
+
+#define KVAXIS_TARGET avx512
+KVAXIS_TARGET_PUSH(KVAXIS_TARGET_AVX512)
+#include KVAXIS_INL
+KVAXIS_TARGET_POP
+#undef KVAXIS_TARGET
+#endif
+
+#undef KVAXIS_INL

@@ -1,0 +1,19 @@
+// The intrinsics header, once, for the files of this folder.
+#pragma once
+
+#include "../config.hpp"
+
+#if defined(KVAXIS_EMULATE)
+#include KVAXIS_EMULATE
+#else
+#pragma GCC diagnostic push
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12 warns inside its own avx512fintrin.h
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+#endif
+
+#define KVAXIS_TARGET_AVX2 "avx2,fma,f16c"
+#define KVAXIS_TARGET_AVX512 "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"

@@ -1,0 +1,120 @@
+// The vocabulary of the kernels, in plain C++: one lane. It is the specification of the other files of this folder,
+// which define the same names in a namespace of their own:
+//
+//   vf  f32 lanes   load store set1 zero add sub mul div fma muladd max min sum max_lane select_above load_swapped
+//                   load_float16 scale_by_power
+//   vu  u32 lanes   load_words shift_right exponent_bits, and to f32: narrow_to_float<Bits> look_up e4m3_pair e5m2_pair
+//                   half_pair bfloat_pair bits_to_float words_minus_to_float
+//   vd  f64 lanes   load_d store_d mul_d fma_d fnma_d store_twice
+//
+// fma rounds once on every instruction set and serves what must be equal everywhere; muladd may round twice and serves
+// sums.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "../config.hpp"
+#include "../formats/bits.hpp"
+#include "../formats/float8.hpp"
+#include "../formats/fused.hpp"
+#include "../formats/half.hpp"
+
+KVAXIS_BEGIN_NAMESPACE
+namespace scalar {
+
+constexpr int lanes = 1;
+constexpr int lanes_d = 1;
+
+struct vf {
+  float v;
+};
+struct vu {
+  std::uint32_t v;
+};
+struct vd {
+  double v;
+};
+
+KVAXIS_INLINE vf load(const float* p) { return {*p}; }
+KVAXIS_INLINE void store(float* p, vf a) { *p = a.v; }
+KVAXIS_INLINE vf set1(float x) { return {x}; }
+KVAXIS_INLINE vf zero() { return {0.0F}; }
+KVAXIS_INLINE vf add(vf a, vf b) { return {a.v + b.v}; }
+KVAXIS_INLINE vf sub(vf a, vf b) { return {a.v - b.v}; }
+KVAXIS_INLINE vf mul(vf a, vf b) { return {a.v * b.v}; }
+KVAXIS_INLINE vf fma(vf a, vf b, vf c) { return {fused(a.v, b.v, c.v)}; }
+KVAXIS_INLINE vf muladd(vf a, vf b, vf c) { return {a.v * b.v + c.v}; }
+KVAXIS_INLINE vf max(vf a, vf b) { return {a.v > b.v ? a.v : b.v}; }
+KVAXIS_INLINE vf min(vf a, vf b) { return {a.v < b.v ? a.v : b.v}; }
+KVAXIS_INLINE vf div(vf a, vf b) { return {a.v / b.v}; }
+KVAXIS_INLINE float sum(vf a) { return a.v; }
+KVAXIS_INLINE float max_lane(vf a) { return a.v; }
+// `value` where x > threshold, else 0.
+KVAXIS_INLINE vf select_above(vf x, float threshold, vf value) { return {x.v > threshold ? value.v : 0.0F}; }
+// Lanes p[i ^ 1]: the two members of each pair exchanged. i is a multiple of the number of lanes.
+KVAXIS_INLINE vf load_swapped(const float* p, int i) { return {p[i ^ 1]}; }
+KVAXIS_INLINE vf load_float16(const std::uint16_t* p) { return {to_float(float16{*p})}; }
+
+KVAXIS_INLINE vu load_words(const std::uint32_t* p) { return {*p}; }
+template <int Count>
+KVAXIS_INLINE vu shift_right(vu a) {
+  return {a.v >> Count};
+}
+// Bits Shift .. Shift + Bits - 1 of each word, as a number.
+template <int Bits, int Shift>
+KVAXIS_INLINE vf narrow_to_float(vu a) {
+  return {static_cast<float>(a.v >> Shift & ((1U << Bits) - 1U))};
+}
+// The numbers scale * code + offset that 4-bit codes stand for: a multiply-add for each, or a table of all sixteen.
+struct nibble_values {
+  vf scale;
+  vf offset;
+};
+KVAXIS_INLINE nibble_values values_of_nibbles(vf scale, vf offset) { return {scale, offset}; }
+template <int Shift>
+KVAXIS_INLINE vf look_up(nibble_values values, vu a) {
+  return fma(values.scale, narrow_to_float<4, Shift>(a), values.offset);
+}
+// Two rows out of one word: bytes 2 Half and 2 Half + 1, E4M3 codes that are not NaN, or E5M2; or its two halves.
+template <int Half>
+KVAXIS_INLINE void e4m3_pair(vu a, vf& x, vf& y) {
+  x = {decode_e4m3(static_cast<std::uint8_t>(a.v >> 16 * Half))};
+  y = {decode_e4m3(static_cast<std::uint8_t>(a.v >> (16 * Half + 8)))};
+}
+template <int Half>
+KVAXIS_INLINE void e5m2_pair(vu a, vf& x, vf& y) {
+  x = {decode_e5m2(static_cast<std::uint8_t>(a.v >> 16 * Half))};
+  y = {decode_e5m2(static_cast<std::uint8_t>(a.v >> (16 * Half + 8)))};
+}
+KVAXIS_INLINE void half_pair(vu a, vf& x, vf& y) {
+  x = {to_float(float16{static_cast<std::uint16_t>(a.v)})};
+  y = {to_float(float16{static_cast<std::uint16_t>(a.v >> 16)})};
+}
+KVAXIS_INLINE void bfloat_pair(vu a, vf& x, vf& y) {
+  x = {bits_float(a.v << 16)};
+  y = {bits_float(a.v & 0xFFFF0000U)};
+}
+KVAXIS_INLINE vf bits_to_float(vu a) { return {bits_float(a.v)}; }
+
+// Parts of the exponential: 2^n of an integer-valued n, given as 1.5 * 2^23 + n.
+KVAXIS_INLINE vu exponent_bits(vf shifted) { return {float_bits(shifted.v)}; }
+KVAXIS_INLINE vf words_minus_to_float(vu a, std::uint32_t b) {
+  return {static_cast<float>(static_cast<std::int32_t>(a.v - b))};
+}
+KVAXIS_INLINE vf scale_by_power(vf a, vu shifted) { return {bits_float(float_bits(a.v) + (shifted.v << 23))}; }
+
+KVAXIS_INLINE vd load_d(const double* p) { return {*p}; }
+KVAXIS_INLINE void store_d(double* p, vd a) { *p = a.v; }
+KVAXIS_INLINE vd mul_d(vd a, vd b) { return {a.v * b.v}; }
+KVAXIS_INLINE vd fma_d(vd a, vd b, vd c) { return {fused(a.v, b.v, c.v)}; }
+KVAXIS_INLINE vd fnma_d(vd a, vd b, vd c) { return {fused(-a.v, b.v, c.v)}; }
+// Each lane, rounded to f32, twice in a row: p[2 i] = p[2 i + 1] = a[i].
+KVAXIS_INLINE void store_twice(float* p, vd a) {
+  p[0] = static_cast<float>(a.v);
+  p[1] = static_cast<float>(a.v);
+}
+KVAXIS_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
+
+}  // namespace scalar
+KVAXIS_END_NAMESPACE

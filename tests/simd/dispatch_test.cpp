@@ -1,0 +1,59 @@
+// Which instruction set is chosen.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <isa_test.hpp>
+#include <kvaxis/simd/isa.hpp>
+#include <string>
+
+namespace {
+
+using kvaxis::isa;
+
+// Sets KVAXIS_ISA for the lifetime of the object; null: unset.
+class environment_scope {
+ public:
+  explicit environment_scope(const char* value) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    set(value);
+  }
+  environment_scope(const environment_scope&) = delete;
+  environment_scope& operator=(const environment_scope&) = delete;
+  ~environment_scope() { set(before_.empty() ? nullptr : before_.c_str()); }
+
+ private:
+  static constexpr const char* name = "KVAXIS_ISA";
+  static void set(const char* value) { value != nullptr ? setenv(name, value, 1) : unsetenv(name); }
+  std::string before_;
+};
+
+isa chosen_with(const char* environment) {
+  const environment_scope scope(environment);
+  return kvaxis::detail::initial_isa();
+}
+
+TEST(Dispatch, names) {
+  EXPECT_STREQ(kvaxis::isa_name(isa::scalar), "scalar");
+  EXPECT_STREQ(kvaxis::isa_name(isa::avx2), "avx2");
+  EXPECT_STREQ(kvaxis::isa_name(isa::avx512), "avx512");
+}
+
+TEST(Dispatch, the_environment_lowers_and_never_raises) {
+  const isa best = kvaxis::best_isa();
+  EXPECT_EQ(chosen_with(nullptr), best);
+  EXPECT_EQ(chosen_with("scalar"), isa::scalar);
+  for (const isa wanted : {isa::avx2, isa::avx512}) {
+    EXPECT_EQ(chosen_with(kvaxis::isa_name(wanted)), wanted < best ? wanted : best);
+  }
+  for (const char* unknown : {"", "AVX2", "avx", "avx512f", "neon"}) EXPECT_EQ(chosen_with(unknown), best) << unknown;
+}
+
+TEST(Dispatch, a_request_beyond_the_machine_is_lowered) {
+  const isa_scope restore(kvaxis::active_isa());
+  for (const isa wanted : {isa::avx512, isa::avx2, isa::scalar}) {
+    kvaxis::set_isa(wanted);
+    EXPECT_EQ(kvaxis::active_isa(), wanted < kvaxis::best_isa() ? wanted : kvaxis::best_isa());
+  }
+}
+
+}  // namespace

@@ -1,0 +1,53 @@
+// Every function of the vocabulary on arrays, per instruction set: one table of plain function pointers each, so that
+// the tests themselves need no target region. n is a multiple of 16.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <kvaxis/simd/isa.hpp>
+#include <utility>
+
+struct vocabulary {
+  using convert_fn = void (*)(const std::uint32_t* words, float* out, int n);
+  using unary_fn = void (*)(const float* a, float* out, int n);
+  using binary_fn = void (*)(const float* a, const float* b, float* out, int n);
+  using ternary_fn = void (*)(const float* a, const float* b, const float* c, float* out, int n);
+  using double_fn = void (*)(const double* a, const double* b, const double* c, double* out, int n);
+
+  int lanes;
+  int lanes_d;
+  std::array<convert_fn, 8> nibble;     // by the position of the code in the word, low bits first
+  std::array<convert_fn, 4> looked_up;  // 0.37 code - 2.5 of the nibbles at 0, 8, 16 and 24
+  std::array<convert_fn, 4> byte;
+  std::array<convert_fn, 4> e4m3;
+  std::array<convert_fn, 4> e5m2;
+  std::array<convert_fn, 2> half;
+  std::array<convert_fn, 2> bfloat;
+  convert_fn shifted_nibble;  // the word shifted right by 4, then the nibble at 8
+  convert_fn bits;
+  convert_fn power;  // bits of a float 1.5 * 2^23 + k to k
+  void (*load_float16)(const std::uint16_t* a, float* out, int n);
+  binary_fn add, sub, mul, div, max, min;
+  ternary_fn fma, muladd;
+  binary_fn select_above_half;  // b where a > 0.5
+  unary_fn swapped;
+  unary_fn broadcast_zero_and_one;  // set1(1) - zero(), whatever a is
+  unary_fn sums, maxima;            // of each vector, out[i / lanes]
+  binary_fn scale_by_power;         // a * 2^k for b = 1.5 * 2^23 + k
+  double_fn mul_d, fma_d, fnma_d;   // a * b, a * b + c, c - a * b
+  void (*store_twice)(const double* a, float* out, int n);
+};
+
+#define KVAXIS_INL <vocabulary.inl>
+#include <kvaxis/simd/foreach_isa.hpp>
+
+inline const vocabulary& active_vocabulary() {
+  static constexpr std::array<const vocabulary*, kvaxis::isa_count> tables = {
+    &kvaxis::scalar::probe::table,
+#if defined(__x86_64__) || defined(KVAXIS_EMULATE)
+    &kvaxis::avx2::probe::table,
+    &kvaxis::avx512::probe::table,
+#endif
+  };
+  return *tables[static_cast<std::size_t>(kvaxis::active_isa())];
+}

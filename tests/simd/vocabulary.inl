@@ -1,0 +1,175 @@
+// Included once per instruction set by vocabulary.hpp.
+KVAXIS_BEGIN_NAMESPACE
+namespace KVAXIS_TARGET {
+namespace probe {
+
+template <class Op>
+void convert(const std::uint32_t* words, float* out, int n) {
+  for (int i = 0; i < n; i += lanes) store(out + i, Op::run(load_words(words + i)));
+}
+template <class Op>
+void two(const float* a, const float* b, float* out, int n) {
+  for (int i = 0; i < n; i += lanes) store(out + i, Op::run(load(a + i), load(b + i)));
+}
+template <class Op>
+void three(const float* a, const float* b, const float* c, float* out, int n) {
+  for (int i = 0; i < n; i += lanes) store(out + i, Op::run(load(a + i), load(b + i), load(c + i)));
+}
+template <class Op>
+void three_d(const double* a, const double* b, const double* c, double* out, int n) {
+  for (int i = 0; i < n; i += lanes_d) store_d(out + i, Op::run(load_d(a + i), load_d(b + i), load_d(c + i)));
+}
+
+template <int Shift>
+struct nibble_op {
+  KVAXIS_INLINE static vf run(vu w) { return narrow_to_float<4, Shift>(w); }
+};
+template <int Shift>
+struct look_up_op {
+  KVAXIS_INLINE static vf run(vu w) { return look_up<Shift>(values_of_nibbles(set1(0.37F), set1(-2.5F)), w); }
+};
+template <int Shift>
+struct byte_op {
+  KVAXIS_INLINE static vf run(vu w) { return narrow_to_float<8, Shift>(w); }
+};
+template <int Shift>
+struct e4m3_op {
+  KVAXIS_INLINE static vf run(vu w) {
+    vf x;
+    vf y;
+    e4m3_pair<Shift / 16>(w, x, y);
+    return Shift % 16 == 0 ? x : y;
+  }
+};
+template <int Shift>
+struct e5m2_op {
+  KVAXIS_INLINE static vf run(vu w) {
+    vf x;
+    vf y;
+    e5m2_pair<Shift / 16>(w, x, y);
+    return Shift % 16 == 0 ? x : y;
+  }
+};
+template <int Shift>
+struct half_op {
+  KVAXIS_INLINE static vf run(vu w) {
+    vf x;
+    vf y;
+    half_pair(w, x, y);
+    return Shift % 32 == 0 ? x : y;
+  }
+};
+template <int Shift>
+struct bfloat_op {
+  KVAXIS_INLINE static vf run(vu w) {
+    vf x;
+    vf y;
+    bfloat_pair(w, x, y);
+    return Shift % 32 == 0 ? x : y;
+  }
+};
+struct shifted_nibble_op {
+  KVAXIS_INLINE static vf run(vu w) { return narrow_to_float<4, 8>(shift_right<4>(w)); }
+};
+struct bits_op {
+  KVAXIS_INLINE static vf run(vu w) { return bits_to_float(w); }
+};
+struct power_op {
+  KVAXIS_INLINE static vf run(vu w) { return words_minus_to_float(w, 0x4B400000U); }
+};
+struct add_op {
+  KVAXIS_INLINE static vf run(vf a, vf b) { return add(a, b); }
+};
+struct sub_op {
+  KVAXIS_INLINE static vf run(vf a, vf b) { return sub(a, b); }
+};
+struct mul_op {
+  KVAXIS_INLINE static vf run(vf a, vf b) { return mul(a, b); }
+};
+struct div_op {
+  KVAXIS_INLINE static vf run(vf a, vf b) { return div(a, b); }
+};
+struct max_op {
+  KVAXIS_INLINE static vf run(vf a, vf b) { return max(a, b); }
+};
+struct min_op {
+  KVAXIS_INLINE static vf run(vf a, vf b) { return min(a, b); }
+};
+struct fma_op {
+  KVAXIS_INLINE static vf run(vf a, vf b, vf c) { return fma(a, b, c); }
+};
+struct muladd_op {
+  KVAXIS_INLINE static vf run(vf a, vf b, vf c) { return muladd(a, b, c); }
+};
+struct select_op {
+  KVAXIS_INLINE static vf run(vf a, vf b) { return select_above(a, 0.5F, b); }
+};
+struct scale_op {
+  KVAXIS_INLINE static vf run(vf a, vf b) { return scale_by_power(a, exponent_bits(b)); }
+};
+struct mul_d_op {
+  KVAXIS_INLINE static vd run(vd a, vd b, vd) { return mul_d(a, b); }
+};
+struct fma_d_op {
+  KVAXIS_INLINE static vd run(vd a, vd b, vd c) { return fma_d(a, b, c); }
+};
+struct fnma_d_op {
+  KVAXIS_INLINE static vd run(vd a, vd b, vd c) { return fnma_d(a, b, c); }
+};
+
+inline void read_halves(const std::uint16_t* a, float* out, int n) {
+  for (int i = 0; i < n; i += lanes) store(out + i, KVAXIS_TARGET::load_float16(a + i));
+}
+inline void swap_neighbours(const float* a, float* out, int n) {
+  for (int i = 0; i < n; i += lanes) store(out + i, load_swapped(a, i));
+}
+inline void one_less_zero(const float*, float* out, int n) {
+  for (int i = 0; i < n; i += lanes) store(out + i, sub(set1(1.0F), zero()));
+}
+inline void sum_vectors(const float* a, float* out, int n) {
+  for (int i = 0; i < n; i += lanes) out[i / lanes] = sum(load(a + i));
+}
+inline void max_vectors(const float* a, float* out, int n) {
+  for (int i = 0; i < n; i += lanes) out[i / lanes] = max_lane(load(a + i));
+}
+inline void double_up(const double* a, float* out, int n) {
+  for (int i = 0; i < n; i += lanes_d) KVAXIS_TARGET::store_twice(out + 2 * i, load_d(a + i));
+}
+
+inline constexpr vocabulary table = {
+    lanes,
+    lanes_d,
+    {convert<nibble_op<0>>, convert<nibble_op<4>>, convert<nibble_op<8>>, convert<nibble_op<12>>,
+     convert<nibble_op<16>>, convert<nibble_op<20>>, convert<nibble_op<24>>, convert<nibble_op<28>>},
+    {convert<look_up_op<0>>, convert<look_up_op<8>>, convert<look_up_op<16>>, convert<look_up_op<24>>},
+    {convert<byte_op<0>>, convert<byte_op<8>>, convert<byte_op<16>>, convert<byte_op<24>>},
+    {convert<e4m3_op<0>>, convert<e4m3_op<8>>, convert<e4m3_op<16>>, convert<e4m3_op<24>>},
+    {convert<e5m2_op<0>>, convert<e5m2_op<8>>, convert<e5m2_op<16>>, convert<e5m2_op<24>>},
+    {convert<half_op<0>>, convert<half_op<16>>},
+    {convert<bfloat_op<0>>, convert<bfloat_op<16>>},
+    convert<shifted_nibble_op>,
+    convert<bits_op>,
+    convert<power_op>,
+    read_halves,
+    two<add_op>,
+    two<sub_op>,
+    two<mul_op>,
+    two<div_op>,
+    two<max_op>,
+    two<min_op>,
+    three<fma_op>,
+    three<muladd_op>,
+    two<select_op>,
+    swap_neighbours,
+    one_less_zero,
+    sum_vectors,
+    max_vectors,
+    two<scale_op>,
+    three_d<mul_d_op>,
+    three_d<fma_d_op>,
+    three_d<fnma_d_op>,
+    double_up};
+
+}  // namespace probe
+}  // namespace KVAXIS_TARGET
+KVAXIS_END_NAMESPACE

@@ -1,0 +1,208 @@
+// Every function of the vocabulary on every instruction set, against plain C++. Conversions, fma and the like are equal
+// to the bit; only muladd may round once or twice.
+#include "vocabulary.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <isa_test.hpp>
+#include <kvaxis/formats/bits.hpp>
+#include <kvaxis/formats/float8.hpp>
+#include <kvaxis/formats/half.hpp>
+#include <numbers.hpp>
+#include <vector>
+
+namespace {
+
+using kvaxis::bits_float;
+using kvaxis::float_bits;
+
+class Vocabulary : public isa_test {
+ protected:
+  const vocabulary& v = active_vocabulary();
+};
+
+// Words whose bits Shift .. Shift + Bits - 1 hold each code in turn, with noise around it; padded to a multiple of 16.
+std::vector<std::uint32_t> words_with(int bits, int shift) {
+  test::numbers random(static_cast<std::uint64_t>(100 * bits + shift));
+  std::vector<std::uint32_t> words(std::size_t{1} << bits);
+  const std::uint32_t mask = ((std::uint32_t{1} << bits) - 1U) << shift;
+  for (std::uint32_t code = 0; code < words.size(); ++code) {
+    words[code] = (static_cast<std::uint32_t>(random.next() >> 32) & ~mask) | code << shift;
+  }
+  return words;
+}
+
+// Codes of `bits` bits, `distance` bits (0: as many) from one place to the next.
+template <std::size_t N, class Decode, class Skip>
+void expect_conversion(const std::array<vocabulary::convert_fn, N>& by_place, int bits, Decode decode, Skip skip,
+                       int distance = 0) {
+  for (std::size_t place = 0; place < N; ++place) {
+    const std::vector<std::uint32_t> words =
+        words_with(bits, static_cast<int>(place) * (distance > 0 ? distance : bits));
+    std::vector<float> out(words.size());
+    by_place[place](words.data(), out.data(), static_cast<int>(words.size()));
+    for (std::uint32_t code = 0; code < out.size(); ++code) {
+      if (skip(code)) continue;
+      ASSERT_EQ(float_bits(out[code]), float_bits(decode(code))) << "code " << code << " at place " << place;
+    }
+  }
+}
+
+bool none(std::uint32_t) { return false; }
+
+bool is_nan(float x) { return (float_bits(x) & 0x7FFFFFFFU) > 0x7F800000U; }
+bool is_half_nan(std::uint32_t code) { return (code & 0x7FFFU) > 0x7C00U; }
+
+TEST_P(Vocabulary, integer_codes) {
+  const auto number = [](std::uint32_t code) { return static_cast<float>(code); };
+  expect_conversion(v.nibble, 4, number, none);
+  expect_conversion(v.byte, 8, number, none);
+  const auto number_of_nibble = [](std::uint32_t code) { return std::fma(0.37F, static_cast<float>(code), -2.5F); };
+  expect_conversion(v.looked_up, 4, number_of_nibble, none, 8);
+  const std::vector<std::uint32_t> words = words_with(4, 12);
+  float out[16];
+  v.shifted_nibble(words.data(), out, 16);
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(out[i], static_cast<float>(i));
+}
+
+TEST_P(Vocabulary, B53_every_e4m3_and_e5m2_code) {
+  const auto e4m3 = [](std::uint32_t code) { return kvaxis::decode_e4m3(static_cast<std::uint8_t>(code)); };
+  expect_conversion(v.e4m3, 8, e4m3, [](std::uint32_t code) { return (code & 0x7FU) == 0x7FU; });
+  const auto e5m2 = [](std::uint32_t code) { return kvaxis::decode_e5m2(static_cast<std::uint8_t>(code)); };
+  expect_conversion(v.e5m2, 8, e5m2, [](std::uint32_t code) { return (code & 0x7FU) > 0x7CU; });
+}
+
+TEST_P(Vocabulary, B13_every_half_and_bfloat) {
+  const auto half = [](std::uint32_t code) { return to_float(kvaxis::float16{static_cast<std::uint16_t>(code)}); };
+  expect_conversion(v.half, 16, half, is_half_nan);
+  expect_conversion(
+      v.bfloat, 16, [](std::uint32_t code) { return bits_float(code << 16); }, none);
+  std::vector<std::uint16_t> halves(65536);
+  std::vector<float> out(halves.size());
+  for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i);
+  v.load_float16(halves.data(), out.data(), 65536);
+  for (std::uint32_t i = 0; i < 65536; ++i) {
+    if (is_half_nan(i)) {
+      ASSERT_TRUE(is_nan(out[i])) << i;
+    } else {
+      ASSERT_EQ(float_bits(out[i]), float_bits(half(i))) << i;
+    }
+  }
+}
+
+TEST_P(Vocabulary, bits_are_taken_as_they_are) {
+  const std::vector<std::uint32_t> words = words_with(10, 20);
+  std::vector<float> out(words.size());
+  v.bits(words.data(), out.data(), static_cast<int>(words.size()));
+  for (std::size_t i = 0; i < words.size(); ++i) EXPECT_EQ(float_bits(out[i]), words[i]);
+}
+
+// Three arrays of ordinary numbers over a range of exponents.
+struct operands {
+  std::vector<float> a, b, c, out;
+  explicit operands(int n) {
+    test::numbers random(7);
+    for (std::vector<float>* x : {&a, &b, &c}) {
+      *x = random.uniforms(static_cast<std::size_t>(n));
+      for (float& y : *x) y = std::ldexp(y + std::copysign(0x1p-16F, y), random.below(20) - 10);
+    }
+    out.resize(a.size());
+  }
+};
+
+TEST_P(Vocabulary, arithmetic) {
+  constexpr int n = 4096;
+  operands x(n);
+  const auto check = [&](vocabulary::binary_fn run, auto expected, const char* name) {
+    run(x.a.data(), x.b.data(), x.out.data(), n);
+    for (std::size_t i = 0; i < n; ++i)
+      ASSERT_EQ(x.out[i], expected(x.a[i], x.b[i])) << name << " " << x.a[i] << " " << x.b[i];
+  };
+  check(
+      v.add, [](float a, float b) { return a + b; }, "add");
+  check(
+      v.sub, [](float a, float b) { return a - b; }, "sub");
+  check(
+      v.mul, [](float a, float b) { return a * b; }, "mul");
+  check(
+      v.div, [](float a, float b) { return a / b; }, "div");
+  check(
+      v.max, [](float a, float b) { return a > b ? a : b; }, "max");
+  check(
+      v.min, [](float a, float b) { return a < b ? a : b; }, "min");
+  check(
+      v.select_above_half, [](float a, float b) { return a > 0.5F ? b : 0.0F; }, "select_above");
+
+  v.fma(x.a.data(), x.b.data(), x.c.data(), x.out.data(), n);
+  for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(x.out[i], std::fma(x.a[i], x.b[i], x.c[i])) << i;
+  v.muladd(x.a.data(), x.b.data(), x.c.data(), x.out.data(), n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const double product = static_cast<double>(x.a[i]) * static_cast<double>(x.b[i]);
+    const double exact = product + static_cast<double>(x.c[i]);
+    ASSERT_NEAR(static_cast<double>(x.out[i]), exact, 0x1p-24 * (std::fabs(product) + std::fabs(exact))) << i;
+  }
+}
+
+TEST_P(Vocabulary, lanes_stay_in_their_places) {
+  constexpr int n = 64;
+  std::vector<float> a(n);
+  std::vector<float> out(n);
+  for (std::size_t i = 0; i < n; ++i) a[i] = static_cast<float>(i * i % 37) - 11.0F;
+  v.swapped(a.data(), out.data(), n);
+  for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(out[i], a[i ^ 1U]);
+  v.broadcast_zero_and_one(a.data(), out.data(), n);
+  for (const float one : out) EXPECT_EQ(one, 1.0F);
+  v.sums(a.data(), out.data(), n);  // small integers: exact in any order
+  for (int i = 0; i < n; i += v.lanes) {
+    float sum = 0;
+    for (int j = i; j < i + v.lanes; ++j) sum += a[static_cast<std::size_t>(j)];
+    EXPECT_EQ(out[static_cast<std::size_t>(i / v.lanes)], sum);
+  }
+  for (int place = 0; place < n; ++place) {  // the largest at every place
+    std::vector<float> b = a;
+    b[static_cast<std::size_t>(place)] = 100.0F;
+    v.maxima(b.data(), out.data(), n);
+    EXPECT_EQ(out[static_cast<std::size_t>(place / v.lanes)], 100.0F) << place;
+  }
+}
+
+TEST_P(Vocabulary, powers_of_two) {
+  constexpr float magic = 12582912.0F;
+  std::vector<float> k(256);
+  std::vector<std::uint32_t> words(k.size());
+  std::vector<float> ones(k.size(), 1.0F);
+  std::vector<float> out(k.size());
+  for (std::size_t i = 0; i < k.size(); ++i) {
+    k[i] = magic + static_cast<float>(static_cast<int>(i) - 125);
+    words[i] = float_bits(k[i]);
+  }
+  v.power(words.data(), out.data(), 256);
+  for (std::size_t i = 0; i < k.size(); ++i) EXPECT_EQ(out[i], static_cast<float>(static_cast<int>(i) - 125));
+  v.scale_by_power(ones.data(), k.data(), out.data(), 240);
+  for (int i = 0; i < 240; ++i) EXPECT_EQ(out[static_cast<std::size_t>(i)], std::ldexp(1.0F, i - 125));
+}
+
+TEST_P(Vocabulary, doubles) {
+  constexpr int n = 512;
+  test::numbers random(3);
+  std::vector<double> a(n), b(n), c(n), out(n);
+  for (std::vector<double>* x : {&a, &b, &c}) {
+    for (double& y : *x) y = static_cast<double>(static_cast<std::int64_t>(random.next())) * 0x1p-63;
+  }
+  v.mul_d(a.data(), b.data(), c.data(), out.data(), n);
+  for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(out[i], a[i] * b[i]);
+  v.fma_d(a.data(), b.data(), c.data(), out.data(), n);
+  for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(out[i], std::fma(a[i], b[i], c[i]));
+  v.fnma_d(a.data(), b.data(), c.data(), out.data(), n);
+  for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(out[i], std::fma(-a[i], b[i], c[i]));
+  std::vector<float> twice(2 * n);
+  v.store_twice(a.data(), twice.data(), n);
+  for (std::size_t i = 0; i < 2 * n; ++i) ASSERT_EQ(twice[i], static_cast<float>(a[i / 2])) << i;
+}
+
+KVAXIS_ON_EVERY_ISA(Vocabulary);
+
+}  // namespace

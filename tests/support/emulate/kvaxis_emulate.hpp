@@ -1,0 +1,125 @@
+// The AVX2 and AVX-512 intrinsics in software, for a CPU that lacks them: SIMDe under the intrinsics' own names, and what
+// SIMDe 0.7.4 lacks or rounds otherwise than the hardware. The build passes this header's name as KVAXIS_EMULATE.
+#pragma once
+
+#define SIMDE_ENABLE_NATIVE_ALIASES
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wshadow"
+#include <simde/x86/avx2.h>
+#include <simde/x86/avx512.h>
+#include <simde/x86/f16c.h>
+#include <simde/x86/fma.h>
+#pragma GCC diagnostic pop
+
+#if defined(__AVX__) || defined(__FMA__)
+#error "the emulated build is for a compiler that was not told to use AVX"
+#endif
+
+#include <array>
+#include <climits>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace kvaxis_emulate {
+
+// A register as an array of its lanes, and back.
+template <class T, class V>
+auto lanes(V v) {
+  std::array<T, sizeof(V) / sizeof(T)> out;
+  std::memcpy(out.data(), &v, sizeof v);
+  return out;
+}
+template <class V, class Array>
+V vector(const Array& in) {
+  V out;
+  static_assert(sizeof out == sizeof in);
+  std::memcpy(&out, in.data(), sizeof out);
+  return out;
+}
+
+// R's lanes (type To) from V's (type From), by f.
+template <class R, class To, class From, class V, class F>
+R map(V v, F f) {
+  const auto from = lanes<From>(v);
+  std::array<To, sizeof(R) / sizeof(To)> to;
+  static_assert(from.size() == to.size());
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] = f(from[i]);
+  return vector<R>(to);
+}
+
+// SIMDe multiplies and adds; the hardware rounds once.
+template <class T, class V>
+V fused(V a, V b, V c, T sign = T{1}) {
+  const auto x = lanes<T>(a);
+  const auto y = lanes<T>(b);
+  auto z = lanes<T>(c);
+  for (std::size_t i = 0; i < z.size(); ++i) z[i] = std::fma(sign * x[i], y[i], z[i]);
+  return vector<V>(z);
+}
+
+// The compiler's tree: upper halves are combined with lower ones until one lane is left.
+template <class T, class V, class F>
+T reduce(V v, F f) {
+  auto x = lanes<T>(v);
+  for (std::size_t half = x.size() / 2; half > 0; half /= 2) {
+    for (std::size_t i = 0; i < half; ++i) x[i] = f(x[i + half], x[i]);
+  }
+  return x[0];
+}
+
+inline simde__m512 permute(simde__m512 v, unsigned control) {
+  const auto from = lanes<float>(v);
+  auto to = from;
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] = from[i / 4 * 4 + (control >> i % 4 * 2 & 3U)];
+  return vector<simde__m512>(to);
+}
+
+inline simde__m512 half_to_float(simde__m256i v) {
+  return map<simde__m512, float, std::uint16_t>(
+      v, [](std::uint16_t bits) { return simde_float16_to_float32(simde_uint16_as_float16(bits)); });
+}
+
+// To the nearest, ties to even, as the default rounding mode says; what does not fit becomes INT_MIN.
+inline std::int32_t to_integer(float x) {
+  return x >= -2147483648.0F && x < 2147483648.0F ? static_cast<std::int32_t>(std::nearbyint(x)) : INT_MIN;
+}
+
+}  // namespace kvaxis_emulate
+
+#undef _mm256_fmadd_ps
+#undef _mm256_fnmadd_ps
+#undef _mm256_fmadd_pd
+#undef _mm256_fnmadd_pd
+#undef _mm512_fmadd_ps
+#undef _mm512_fnmadd_ps
+#undef _mm512_fmadd_pd
+#undef _mm512_fnmadd_pd
+#define _mm256_fmadd_ps(a, b, c) kvaxis_emulate::fused<float>(a, b, c)
+#define _mm256_fnmadd_ps(a, b, c) kvaxis_emulate::fused<float>(a, b, c, -1.0F)
+#define _mm256_fmadd_pd(a, b, c) kvaxis_emulate::fused<double>(a, b, c)
+#define _mm256_fnmadd_pd(a, b, c) kvaxis_emulate::fused<double>(a, b, c, -1.0)
+#define _mm512_fmadd_ps(a, b, c) kvaxis_emulate::fused<float>(a, b, c)
+#define _mm512_fnmadd_ps(a, b, c) kvaxis_emulate::fused<float>(a, b, c, -1.0F)
+#define _mm512_fmadd_pd(a, b, c) kvaxis_emulate::fused<double>(a, b, c)
+#define _mm512_fnmadd_pd(a, b, c) kvaxis_emulate::fused<double>(a, b, c, -1.0)
+
+#undef _mm256_cvtps_epi32
+#define _mm256_cvtps_epi32(a) kvaxis_emulate::map<simde__m256i, std::int32_t, float>(a, kvaxis_emulate::to_integer)
+#define _mm512_cvtps_epi32(a) kvaxis_emulate::map<simde__m512i, std::int32_t, float>(a, kvaxis_emulate::to_integer)
+#define _mm512_cvtepi32_ps(a) \
+  kvaxis_emulate::map<simde__m512, float, std::int32_t>(a, [](std::int32_t x) { return static_cast<float>(x); })
+#define _mm512_cvtepi32_epi16(a)                                   \
+  kvaxis_emulate::map<simde__m256i, std::uint16_t, std::uint32_t>( \
+      a, [](std::uint32_t x) { return static_cast<std::uint16_t>(x); })
+#define _mm512_cvtepu16_epi32(a) \
+  kvaxis_emulate::map<simde__m512i, std::uint32_t, std::uint16_t>(a, [](std::uint16_t x) { return std::uint32_t{x}; })
+#define _mm512_cvtpd_ps(a) \
+  kvaxis_emulate::map<simde__m256, float, double>(a, [](double x) { return static_cast<float>(x); })
+#define _mm512_cvtph_ps(a) kvaxis_emulate::half_to_float(a)
+#define _mm512_permute_ps(a, control) kvaxis_emulate::permute(a, control)
+#define _mm512_reduce_add_ps(a) kvaxis_emulate::reduce<float>(a, [](float x, float y) { return x + y; })
+#define _mm512_reduce_max_ps(a) kvaxis_emulate::reduce<float>(a, [](float x, float y) { return x > y ? x : y; })
