@@ -1,0 +1,348 @@
+// Included once per instruction set by kernels.hpp, inside a target region. Only the vocabulary of simd/ is used.
+// For editors that open this file alone:
+#ifndef KVAXIS_TARGET
+#include "kernels.hpp"
+#define KVAXIS_TARGET scalar
+#endif
+
+KVAXIS_BEGIN_NAMESPACE
+namespace KVAXIS_TARGET {
+
+// V neighbouring vectors of lanes of a block, quad after quad. Groups of parameters run along the lanes, all of these
+// lanes in one group, or (Across) down the rows.
+template <unit_kind U, int V, bool Across>
+struct quad_reader {
+  static constexpr int bits = unit_traits<U>::bits;
+  static constexpr int parts = bits <= 8 ? 1 : bits / 8;  // vectors of words for one vector of lanes
+  static constexpr bool scaled = unit_traits<U>::scaled;
+  const std::uint32_t* quad;  // the first word of the quad
+  const float* scale;         // of the quad's row 0, or of its group and the first lane
+  const float* offset;
+  std::ptrdiff_t block_lanes;
+  std::ptrdiff_t at[V];  // of a vector's first word in the quad
+  bool high[V];          // 4 bits: the lanes of the high nibbles
+  int group_quads;
+  int quads_left;  // Across: before the next group
+  vu words[V][parts];
+
+  KVAXIS_INLINE quad_reader(const block_view& b, int index, int lane)
+      : quad(b.words + index * quad_words(bits, b.lanes)), block_lanes(b.lanes) {
+    const int parameter =
+        Across ? 4 * index / b.group_length * b.lanes + lane : lane / b.group_length * b.rows + 4 * index;
+    scale = scaled ? b.scale + parameter : nullptr;
+    offset = scaled ? b.offset + parameter : nullptr;
+    group_quads = b.group_length / 4;
+    quads_left = Across ? group_quads - index % group_quads : 0;
+    KVAXIS_UNROLL
+    for (int v = 0; v < V; ++v) {
+      const int l = lane + v * lanes;
+      high[v] = bits == 4 && l >= b.lanes / 2;
+      at[v] = high[v] ? l - b.lanes / 2 : l;
+    }
+  }
+
+  KVAXIS_INLINE void load() {
+    KVAXIS_UNROLL
+    for (int v = 0; v < V; ++v) {
+      KVAXIS_UNROLL
+      for (int p = 0; p < parts; ++p) words[v][p] = load_words(quad + p * block_lanes + at[v]);
+      if constexpr (bits == 4) {
+        if (high[v]) words[v][0] = shift_right<4>(words[v][0]);
+      }
+    }
+  }
+  KVAXIS_INLINE void advance() {
+    quad += bits * block_lanes / 8;
+    if constexpr (scaled && Across) {
+      if (--quads_left > 0) return;
+      quads_left = group_quads;
+      scale += block_lanes;
+      offset += block_lanes;
+    } else if constexpr (scaled) {
+      scale += 4;
+      offset += 4;
+    }
+  }
+
+  // Rows 2 Half and 2 Half + 1 of the quad, as codes stand for them before scale and offset.
+  template <int Half>
+  KVAXIS_INLINE void units(vf* x, vf* y) const {
+    KVAXIS_UNROLL
+    for (int v = 0; v < V; ++v) unit_traits<U>::template rows<Half>(words[v], x[v], y[v]);
+  }
+  // The same rows, dequantized.
+  template <int Half>
+  KVAXIS_INLINE void rows(vf* x, vf* y) const {
+    if constexpr (!scaled) {
+      units<Half>(x, y);
+    } else if constexpr (Across) {
+      units<Half>(x, y);
+      KVAXIS_UNROLL
+      for (int v = 0; v < V; ++v) {
+        const vf s = KVAXIS_TARGET::load(scale + v * lanes);
+        const vf o = KVAXIS_TARGET::load(offset + v * lanes);
+        x[v] = fma(s, x[v], o);
+        y[v] = fma(s, y[v], o);
+      }
+    } else if constexpr (U == unit_kind::u4) {
+      const nibble_values first = values_of_nibbles(set1(scale[2 * Half]), set1(offset[2 * Half]));
+      const nibble_values second = values_of_nibbles(set1(scale[2 * Half + 1]), set1(offset[2 * Half + 1]));
+      KVAXIS_UNROLL
+      for (int v = 0; v < V; ++v) {
+        x[v] = look_up<16 * Half>(first, words[v][0]);
+        y[v] = look_up<16 * Half + 8>(second, words[v][0]);
+      }
+    } else {
+      units<Half>(x, y);
+      KVAXIS_UNROLL
+      for (int v = 0; v < V; ++v) {
+        x[v] = fma(set1(scale[2 * Half]), x[v], set1(offset[2 * Half]));
+        y[v] = fma(set1(scale[2 * Half + 1]), y[v], set1(offset[2 * Half + 1]));
+      }
+    }
+  }
+};
+
+// Prefetches what comes next, spread evenly over the steps of a kernel: a burst would stall it.
+struct spread_prefetch {
+  std::uintptr_t line;  // not pointers: they may run past the end, where a prefetch does nothing
+  std::uintptr_t end;
+  std::uintptr_t step;
+
+  KVAXIS_INLINE spread_prefetch(const std::byte* next, std::size_t bytes, int steps, int first_step) {
+    step = (bytes + static_cast<std::size_t>(steps) - 1) / static_cast<std::size_t>(steps);
+    end = reinterpret_cast<std::uintptr_t>(next) + static_cast<std::uintptr_t>(first_step) * step;
+    line = (end + 63) / 64 * 64;
+  }
+  KVAXIS_INLINE void next_step() {
+    end += step;
+    for (; line < end; line += 64) prefetch(reinterpret_cast<const void*>(line));
+  }
+};
+
+// --- Keys ----------------------------------------------------------------------------------------------------------
+
+// The bits of a quad's two pairs in a mask with one bit a pair.
+KVAXIS_INLINE std::uint32_t pair_bits(const std::uint32_t* mask, int quad) {
+  return mask[quad >> 4] >> (2 * quad & 31);
+}
+
+// x and y turned by the angles of their pair.
+template <int V>
+KVAXIS_INLINE void rotate_pair(const float* cosine, const float* sine, vf* x, vf* y) {
+  KVAXIS_UNROLL
+  for (int v = 0; v < V; ++v) {
+    const vf c = load(cosine + v * lanes);
+    const vf s = load(sine + v * lanes);
+    const vf turned = sub(mul(x[v], c), mul(y[v], s));
+    y[v] = muladd(x[v], s, mul(y[v], c));
+    x[v] = turned;
+  }
+}
+
+// sums += a[h][0] x + a[h][1] y for H heads.
+template <int H, int V, int Stride>
+KVAXIS_INLINE void add_pair(const float* a, const vf* x, const vf* y, vf (*sums)[V]) {
+  KVAXIS_UNROLL
+  for (int h = 0; h < H; ++h) {
+    const vf ax = set1(a[h * Stride]);
+    const vf ay = set1(a[h * Stride + 1]);
+    KVAXIS_UNROLL
+    for (int v = 0; v < V; ++v) sums[h][v] = muladd(ay, y[v], muladd(ax, x[v], sums[h][v]));
+  }
+}
+
+template <unit_kind U, int H, int V>
+KVAXIS_INLINE void score_lanes(const block_view& b, const score_request& r, int first_head, int lane) {
+  vf sums[H][V];
+  KVAXIS_UNROLL
+  for (int h = 0; h < H; ++h) {
+    KVAXIS_UNROLL
+    for (int v = 0; v < V; ++v) sums[h][v] = zero();
+  }
+  // Copies, because the compiler would read the members again after every prefetch.
+  const int quads = b.rows / 4;
+  const std::uint32_t* const rotate = r.rotate;
+  const std::uint32_t* const hot = r.hot;
+  const float* cosine = r.cos + (lane - r.first_lane);
+  const float* sine = r.sin + (lane - r.first_lane);
+  const float* run_queries = r.run_queries + first_head * query_stride;
+  const float* tile_queries = r.tile_queries + first_head * query_stride;
+  quad_reader<U, V, false> keys(b, 0, lane);
+  spread_prefetch next(r.next, first_head == 0 ? r.next_bytes : 0, quads * b.lanes / (V * lanes),
+                       lane / (V * lanes) * quads);
+  for (int index = 0; index < quads; ++index) {
+    keys.load();
+    next.next_step();
+    const std::uint32_t turns = pair_bits(rotate, index);
+    const std::uint32_t hots = pair_bits(hot, index);
+    vf x[V];
+    vf y[V];
+    keys.template rows<0>(x, y);
+    if ((turns & 1U) != 0) rotate_pair<V>(cosine, sine, x, y);
+    add_pair<H, V, query_stride>((hots & 1U) != 0 ? run_queries : tile_queries, x, y, sums);
+    keys.template rows<1>(x, y);
+    if ((turns & 2U) != 0) rotate_pair<V>(cosine + run_tokens, sine + run_tokens, x, y);
+    add_pair<H, V, query_stride>(((hots & 2U) != 0 ? run_queries : tile_queries) + 2, x, y, sums);
+    keys.advance();
+    cosine += 2 * run_tokens;
+    sine += 2 * run_tokens;
+    run_queries += 4;
+    tile_queries += 4;
+  }
+  float* out = r.out + first_head * score_stride + lane - r.first_lane;
+  KVAXIS_UNROLL
+  for (int h = 0; h < H; ++h) {
+    KVAXIS_UNROLL
+    for (int v = 0; v < V; ++v) store(out + h * score_stride + v * lanes, sums[h][v]);
+  }
+}
+
+// Vectors of lanes side by side: enough independent sums to hide the latency of a multiply-add, few enough for the
+// registers.
+template <int H>
+constexpr int score_vectors = lanes == 8 && H == 1   ? 4
+                              : lanes == 8 && H == 8 ? 1
+                                                     : 2;
+
+template <unit_kind U, int H>
+void scores(const block_view& b, const score_request& r, int first_head) noexcept {
+  constexpr int step = score_vectors<H> * lanes;
+  for (int lane = 0; lane < run_tokens; lane += step) {
+    score_lanes<U, H, score_vectors<H>>(b, r, first_head, r.first_lane + lane);
+  }
+}
+
+template <unit_kind U, bool Across>
+KVAXIS_INLINE void expand_key_lanes(const block_view& b, const score_request& r, int lane, float* out) {
+  const int quads = b.rows / 4;
+  const std::uint32_t* const rotate = r.rotate;
+  const float* cosine = r.cos + (lane - r.first_lane);
+  const float* sine = r.sin + (lane - r.first_lane);
+  quad_reader<U, 2, Across> keys(b, 0, lane);
+  for (int index = 0; index < quads; ++index) {
+    keys.load();
+    const std::uint32_t turns = pair_bits(rotate, index);
+    vf x[4][2];
+    keys.template rows<0>(x[0], x[1]);
+    if ((turns & 1U) != 0) rotate_pair<2>(cosine, sine, x[0], x[1]);
+    keys.template rows<1>(x[2], x[3]);
+    if ((turns & 2U) != 0) rotate_pair<2>(cosine + run_tokens, sine + run_tokens, x[2], x[3]);
+    KVAXIS_UNROLL
+    for (int c = 0; c < 4; ++c) {
+      store(out + c * run_tokens, x[c][0]);
+      store(out + c * run_tokens + lanes, x[c][1]);
+    }
+    keys.advance();
+    out += 4 * run_tokens;
+    cosine += 2 * run_tokens;
+    sine += 2 * run_tokens;
+  }
+}
+
+template <unit_kind U>
+void expand_keys(const block_view& b, const score_request& r, float* out) noexcept {
+  for (int lane = 0; lane < run_tokens; lane += 2 * lanes) {
+    if (b.across) {
+      expand_key_lanes<U, true>(b, r, r.first_lane + lane, out + lane);
+    } else {
+      expand_key_lanes<U, false>(b, r, r.first_lane + lane, out + lane);
+    }
+  }
+}
+
+// --- Values --------------------------------------------------------------------------------------------------------
+
+template <unit_kind U, int H, int V, int Half>
+KVAXIS_INLINE void sum_rows(const quad_reader<U, V, false>& values, const float* weights, vf (*sums)[V]) {
+  vf x[V];
+  vf y[V];
+  values.template units<Half>(x, y);
+  add_pair<H, V, score_stride>(weights + 2 * Half, x, y, sums);
+}
+
+template <unit_kind U, int H, int V>
+KVAXIS_INLINE void sum_lanes(const block_view& b, const sum_request& r, int first_head, int segment, int lane) {
+  float* const out = r.sums + first_head * r.sum_stride + lane;
+  vf sums[H][V];
+  KVAXIS_UNROLL
+  for (int h = 0; h < H; ++h) {
+    KVAXIS_UNROLL
+    for (int v = 0; v < V; ++v) sums[h][v] = load(out + h * r.sum_stride + v * lanes);
+  }
+  const int end = r.end_row / 4;
+  const int quads = b.rows / 4;
+  const float* weights = r.weights + segment * r.segment_stride + first_head * score_stride + r.first_row;
+  quad_reader<U, V, false> values(b, r.first_row / 4, lane);
+  spread_prefetch next(r.next, first_head == 0 ? r.next_bytes : 0, quads * b.lanes / (V * lanes),
+                       lane / (V * lanes) * quads);
+  for (int index = r.first_row / 4; index < end; ++index) {
+    values.load();
+    next.next_step();
+    sum_rows<U, H, V, 0>(values, weights, sums);
+    sum_rows<U, H, V, 1>(values, weights, sums);
+    values.advance();
+    weights += 4;
+  }
+  KVAXIS_UNROLL
+  for (int h = 0; h < H; ++h) {
+    const int at = (first_head + h) * r.segments + segment;
+    const vf constant = r.constants != nullptr ? set1(r.constants[at]) : zero();
+    KVAXIS_UNROLL
+    for (int v = 0; v < V; ++v) store(out + h * r.sum_stride + v * lanes, add(sums[h][v], constant));
+  }
+}
+
+// As many as the registers hold, then 16 lanes at a time: blocks and groups of channels are padded to that.
+template <int H>
+constexpr int sum_vectors = H <= 2                 ? 4
+                            : lanes == 16          ? 16 / H
+                            : lanes == 8 && H == 8 ? 1
+                                                   : 2;
+
+template <unit_kind U, int H>
+void sums(const block_view& b, const sum_request& r, int first_head) noexcept {
+  constexpr int wide = sum_vectors<H>;
+  constexpr int narrow = lanes == 8 && H < 8 ? 2 : 1;
+  const int length = r.constants != nullptr ? b.group_length : b.lanes;
+  for (int segment = 0, lane = 0; lane < b.lanes; ++segment) {
+    const int end = lane + length < b.lanes ? lane + length : b.lanes;
+    for (; lane + wide * lanes <= end; lane += wide * lanes) sum_lanes<U, H, wide>(b, r, first_head, segment, lane);
+    for (; lane < end; lane += narrow * lanes) sum_lanes<U, H, narrow>(b, r, first_head, segment, lane);
+  }
+}
+
+template <unit_kind U, bool Across>
+KVAXIS_INLINE void expand_value_lanes(const block_view& b, int first_row, int end_row, int lane, float* out) {
+  quad_reader<U, 1, Across> values(b, first_row / 4, lane);
+  for (int index = first_row / 4; index < end_row / 4; ++index) {
+    values.load();
+    vf x[4];
+    values.template rows<0>(x, x + 1);
+    values.template rows<1>(x + 2, x + 3);
+    KVAXIS_UNROLL
+    for (int c = 0; c < 4; ++c) store(out + c * b.lanes, x[c]);
+    values.advance();
+    out += 4 * b.lanes;
+  }
+}
+
+template <unit_kind U>
+void expand_values(const block_view& b, int first_row, int end_row, float* out) noexcept {
+  for (int lane = 0; lane < b.lanes; lane += lanes) {
+    if (b.across) {
+      expand_value_lanes<U, true>(b, first_row, end_row, lane, out + lane);
+    } else {
+      expand_value_lanes<U, false>(b, first_row, end_row, lane, out + lane);
+    }
+  }
+}
+
+template <unit_kind U>
+inline constexpr unit_kernels kernels = {{&scores<U, 1>, &scores<U, 2>, &scores<U, 3>, &scores<U, 4>, &scores<U, 8>},
+                                         {&sums<U, 1>, &sums<U, 2>, &sums<U, 3>, &sums<U, 4>, &sums<U, 8>},
+                                         &expand_keys<U>,
+                                         &expand_values<U>};
+
+}  // namespace KVAXIS_TARGET
+KVAXIS_END_NAMESPACE

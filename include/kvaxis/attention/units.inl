@@ -1,0 +1,83 @@
+// How the codes of each unit come out of the words of a quad. Included once per instruction set by kernels.hpp, inside
+// a target region.
+#ifndef KVAXIS_TARGET
+#include "kernels.hpp"
+#define KVAXIS_TARGET scalar
+#endif
+
+KVAXIS_BEGIN_NAMESPACE
+namespace KVAXIS_TARGET {
+
+// How the rows 2 Half and 2 Half + 1 of a quad come out of its words.
+template <unit_kind U>
+struct unit_traits;
+
+template <>
+struct unit_traits<unit_kind::u4> {
+  static constexpr int bits = 4;
+  static constexpr bool scaled = true;
+  template <int Half>
+  KVAXIS_INLINE static void rows(const vu* w, vf& x, vf& y) {
+    x = narrow_to_float<4, 16 * Half>(w[0]);
+    y = narrow_to_float<4, 16 * Half + 8>(w[0]);
+  }
+};
+template <>
+struct unit_traits<unit_kind::u8> {
+  static constexpr int bits = 8;
+  static constexpr bool scaled = true;
+  template <int Half>
+  KVAXIS_INLINE static void rows(const vu* w, vf& x, vf& y) {
+    x = narrow_to_float<8, 16 * Half>(w[0]);
+    y = narrow_to_float<8, 16 * Half + 8>(w[0]);
+  }
+};
+template <>
+struct unit_traits<unit_kind::e4m3> {
+  static constexpr int bits = 8;
+  static constexpr bool scaled = true;
+  template <int Half>
+  KVAXIS_INLINE static void rows(const vu* w, vf& x, vf& y) {
+    e4m3_pair<Half>(w[0], x, y);
+  }
+};
+template <>
+struct unit_traits<unit_kind::e5m2> {
+  static constexpr int bits = 8;
+  static constexpr bool scaled = true;
+  template <int Half>
+  KVAXIS_INLINE static void rows(const vu* w, vf& x, vf& y) {
+    e5m2_pair<Half>(w[0], x, y);
+  }
+};
+template <>
+struct unit_traits<unit_kind::f16> {
+  static constexpr int bits = 16;
+  static constexpr bool scaled = false;
+  template <int Half>
+  KVAXIS_INLINE static void rows(const vu* w, vf& x, vf& y) {
+    half_pair(w[Half], x, y);
+  }
+};
+template <>
+struct unit_traits<unit_kind::bf16> {
+  static constexpr int bits = 16;
+  static constexpr bool scaled = false;
+  template <int Half>
+  KVAXIS_INLINE static void rows(const vu* w, vf& x, vf& y) {
+    bfloat_pair(w[Half], x, y);
+  }
+};
+template <>
+struct unit_traits<unit_kind::f32> {
+  static constexpr int bits = 32;
+  static constexpr bool scaled = false;
+  template <int Half>
+  KVAXIS_INLINE static void rows(const vu* w, vf& x, vf& y) {
+    x = bits_to_float(w[2 * Half]);
+    y = bits_to_float(w[2 * Half + 1]);
+  }
+};
+
+}  // namespace KVAXIS_TARGET
+KVAXIS_END_NAMESPACE

@@ -1,0 +1,175 @@
+// What a cache is made of, and every check on it: a request that passes here cannot fail later but for memory.
+#pragma once
+
+#include <cstdint>
+
+#include "../attention/kernels.hpp"
+#include "../memory.hpp"
+#include "../rope/rope.hpp"
+
+KVAXIS_BEGIN_NAMESPACE
+
+enum class on_bad_input : int { refuse, replace };
+
+struct cache_config {
+  int kv_heads = 0;
+  int head_dim = 0;   // of keys and queries, 8 to 576
+  int value_dim = 0;  // of values; 0: head_dim
+  int window = 128;   // at least so many of the newest tokens stay in full precision; at most tile_tokens - 1 more do
+  int pins = 4;       // the first tokens of the sequence, never folded: attention sinks; at most 256
+  int tile_tokens = 64;      // where no policy is per_channel: 32, 64, 128 or 256
+  kvaxis::rope rope;         // see make_rope(); without pairs: no rotation
+  bool half_window = false;  // tokens in full precision are binary16 instead of f32
+  float growth = 2.0F;       // of a pair's range^2 under rotation, from which `automatic` keeps it hot
+
+  // Scales and offsets for per_tensor policies, one or kv_heads of each; copied. An offset may be left out.
+  const float* k_scale = nullptr;
+  const float* k_offset = nullptr;
+  const float* v_scale = nullptr;
+  const float* v_offset = nullptr;
+  int scales_count = 1;
+
+  // `replace`: NaN becomes 0, infinity and numbers beyond the range its end; counted, see any_kv_cache::replaced().
+  on_bad_input non_finite = on_bad_input::refuse;
+  on_bad_input out_of_range = on_bad_input::refuse;
+};
+
+// A policy with the functions of its codec.
+struct bound_policy {
+  kvaxis::policy policy;
+  const codec_table* codec = nullptr;
+};
+
+template <class Policy>
+inline constexpr bound_policy bind = {Policy::value, &table_of<typename Policy::codec>};
+
+namespace detail {
+
+[[nodiscard]] constexpr bool is_tile_length(int tokens) noexcept {
+  return tokens == 32 || tokens == 64 || tokens == 128 || tokens == 256;
+}
+
+[[nodiscard]] constexpr bool needs_scale(const bound_policy& b) noexcept {
+  return b.policy.axis == axis::tensor && b.codec->members > 0;
+}
+
+inline status check_policy(const bound_policy& b, const cache_config& c, bool is_key) noexcept {
+  const policy& p = b.policy;
+  const char* const group = is_key ? "key policy: group length" : "value policy: group length";
+  if (p.axis == axis::token && (p.group < 16 || p.group % 16 != 0)) return {errc::invalid_argument, group, 16};
+  if (p.axis == axis::channel && !is_tile_length(p.group)) return {errc::invalid_argument, group, max_tile_tokens};
+  if (p.axis == axis::tensor && b.codec->unit == unit_kind::none) {
+    return {errc::unsupported, is_key ? "key policy: per_tensor codec" : "value policy: per_tensor codec", 0};
+  }
+  if (!is_key) return {};
+  if (p.rotation < post || p.rotation > c.rope.pairs_count) {
+    return {errc::out_of_range, "key policy: hot pairs", c.rope.pairs_count};
+  }
+  if (p.axis != axis::channel && (p.rotation == automatic || p.rotation > 0)) {
+    return {errc::unsupported, "key policy: automatic and hot pairs need per_channel", 0};
+  }
+  return {};
+}
+
+// A given scale must be a positive finite number; it is never silently 1.
+inline status check_scales(const float* scale, const float* offset, int count, bool is_key) noexcept {
+  if (scale == nullptr) return {errc::invalid_argument, is_key ? "k_scale" : "v_scale", count};
+  for (int i = 0; i < count; ++i) {
+    if (!is_finite(scale[i]) || !(scale[i] >= FLT_MIN)) {
+      return {errc::invalid_argument, is_key ? "k_scale" : "v_scale", i};
+    }
+    if (offset != nullptr && !is_finite(offset[i])) {
+      return {errc::invalid_argument, is_key ? "k_offset" : "v_offset", i};
+    }
+  }
+  return {};
+}
+
+inline status check_config(const cache_config& c, const bound_policy& key, const bound_policy& value) noexcept {
+  if (key.codec == nullptr) return {errc::invalid_argument, "key policy", 0};
+  if (value.codec == nullptr) return {errc::invalid_argument, "value policy", 0};
+  if (c.kv_heads < 1 || c.kv_heads > max_kv_heads) return {errc::out_of_range, "kv_heads", max_kv_heads};
+  if (c.head_dim < min_head_dim) return {errc::out_of_range, "head_dim", min_head_dim};
+  if (c.head_dim > max_head_dim) return {errc::out_of_range, "head_dim", max_head_dim};
+  const int value_dim = c.value_dim == 0 ? c.head_dim : c.value_dim;
+  if (value_dim < min_head_dim) return {errc::out_of_range, "value_dim", min_head_dim};
+  if (value_dim > max_head_dim) return {errc::out_of_range, "value_dim", max_head_dim};
+  if (c.window < 0 || c.window > max_position) return {errc::out_of_range, "window", max_position};
+  if (c.pins < 0 || c.pins > max_tile_tokens) return {errc::out_of_range, "pins", max_tile_tokens};
+  if (!is_tile_length(c.tile_tokens)) return {errc::invalid_argument, "tile_tokens", max_tile_tokens};
+  if (!is_finite(c.growth) || c.growth < 1.0F) return {errc::out_of_range, "growth", 1};
+  if (status s = check_rope(c.rope, c.head_dim); !s.ok()) return s;
+  if (status s = check_policy(key, c, true); !s.ok()) return s;
+  if (status s = check_policy(value, c, false); !s.ok()) return s;
+  const int tokens = tile_length(key.policy, value.policy, c.tile_tokens);
+  if (value.policy.axis == axis::channel && tokens % value.policy.group != 0) {
+    return {errc::invalid_argument, "value policy: group length must divide the tile's", tokens};
+  }
+  if (needs_scale(key) || needs_scale(value)) {
+    if (c.scales_count != 1 && c.scales_count != c.kv_heads)
+      return {errc::invalid_argument, "scales_count", c.kv_heads};
+  }
+  if (needs_scale(key)) {
+    if (status s = check_scales(c.k_scale, c.k_offset, c.scales_count, true); !s.ok()) return s;
+  }
+  if (needs_scale(value)) {
+    if (status s = check_scales(c.v_scale, c.v_offset, c.scales_count, false); !s.ok()) return s;
+  }
+  return {};
+}
+
+// A configuration that passed, as what a format is made from.
+inline format_request make_request(const cache_config& c, const bound_policy& key, const bound_policy& value) noexcept {
+  format_request q;
+  q.kv_heads = c.kv_heads;
+  q.head_dim = c.head_dim;
+  q.value_dim = c.value_dim == 0 ? c.head_dim : c.value_dim;
+  q.tokens = tile_length(key.policy, value.policy, c.tile_tokens);
+  q.half_rows = c.half_window;
+  q.growth = c.growth;
+  q.rope = &c.rope;
+  q.key = {key.codec, key.policy, nullptr, nullptr, c.scales_count};
+  q.value = {value.codec, value.policy, nullptr, nullptr, c.scales_count};
+  if (needs_scale(key)) {
+    q.key.scale = c.k_scale;
+    q.key.offset = c.k_offset;
+  }
+  if (needs_scale(value)) {
+    q.value.scale = c.v_scale;
+    q.value.offset = c.v_offset;
+  }
+  return q;
+}
+
+// The numbers that a head's keys, or values, may have: low .. high.
+struct number_range {
+  float low = -FLT_MAX;
+  float high = FLT_MAX;
+};
+
+// What a codec takes. Pairs that are stored rotated can grow by sqrt(2), so their keys must stay within the range /
+// sqrt(2): a limit is checked when a token comes in, never met first at a later fold.
+inline number_range range_of(const tile_format& f, bool is_key, int head) noexcept {
+  const codec_table& codec = is_key ? *f.key_codec : *f.value_codec;
+  const policy& p = is_key ? f.key_policy : f.value_policy;
+  number_range r{-codec.limit, codec.limit};
+  if (p.axis == axis::tensor && codec.members > 0) {
+    const given_scale g = is_key ? f.key_given[head] : f.value_given[head];
+    r = {fused(g.scale, codec.unit_min, g.offset), fused(g.scale, codec.unit_max, g.offset)};
+    if (!is_finite(r.low)) r.low = -FLT_MAX;
+    if (!is_finite(r.high)) r.high = FLT_MAX;
+  }
+  if (is_key && f.pairs > 0 && f.key_policy.rotation != pre) {
+    const float smaller = -r.low < r.high ? -r.low : r.high;
+    const float inside = smaller > 0.0F ? smaller * 0.70710677F : 0.0F;
+    r = {-inside, inside};
+  }
+  if (f.half_rows) {
+    r.low = r.low < -max_float16 ? -max_float16 : r.low;
+    r.high = r.high > max_float16 ? max_float16 : r.high;
+  }
+  return r;
+}
+
+}  // namespace detail
+KVAXIS_END_NAMESPACE

@@ -1,0 +1,174 @@
+// What a codec is: n floats to n integer codes and a small parameter struct, and (parameters, code) back to a float.
+//
+//   struct my_codec {
+//     static constexpr int bits = 4;                     // 4, 8, 16 or 32: the width of a code
+//     static constexpr const char* name = "my4";
+//     struct params { kvaxis::float16 scale; };          // members all float16 or all float; may be empty
+//     // n >= 1 finite numbers, f32 subnormals flushed:
+//     static params fit(const float* x, int n) noexcept;
+//     static void encode(params, const float* x, int n, std::uint32_t* codes) noexcept;
+//     // Padding has all-zero params and code 0, which must give a finite number:
+//     static float decode(params, std::uint32_t code) noexcept;
+//     static constexpr float limit = 65504.0F;           // optional: the largest |x| that it takes
+//   };
+//
+// That is enough to run on every instruction set. A *linear* codec has decode(p, c) == fma(scale, unit(c), offset) and
+// names its unit, one of those that the kernels decode in registers:
+//
+//     static constexpr unit_kind unit = unit_kind::u4;
+//     static constexpr float unit_min = 0, unit_max = 15;  // the range of unit(c)
+//     static constexpr float offset_factor = 0;            // without a second member: offset = factor * scale
+//     static void encode_linear(float scale, float offset, const float* x, int n, std::uint32_t* codes) noexcept;
+//     static float unit_value(std::uint32_t code) noexcept;
+//
+// and its params are {scale} or {scale, offset}, or empty (scale 1, offset 0).
+#pragma once
+
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "../config.hpp"
+#include "../formats/fused.hpp"
+#include "../formats/half.hpp"
+#include "../packing/quads.hpp"
+
+KVAXIS_BEGIN_NAMESPACE
+
+// What the code of a linear codec stands for before scale and offset.
+enum class unit_kind : int { u4, u8, e4m3, e5m2, f16, bf16, f32, none };
+
+namespace detail {
+
+template <class C, class = void>
+struct has_codec_members : std::false_type {};
+template <class C>
+struct has_codec_members<
+    C, std::void_t<decltype(C::bits), decltype(C::name), typename C::params,
+                   decltype(C::fit(std::declval<const float*>(), 0)),
+                   decltype(C::encode(std::declval<typename C::params>(), std::declval<const float*>(), 0,
+                                      std::declval<std::uint32_t*>())),
+                   decltype(C::decode(std::declval<typename C::params>(), std::uint32_t{}))>>
+    : std::bool_constant<std::is_same_v<decltype(C::fit(std::declval<const float*>(), 0)), typename C::params> &&
+                         std::is_convertible_v<decltype(C::decode(std::declval<typename C::params>(), 0U)), float>> {};
+
+template <class C, class = void>
+struct linear_unit : std::integral_constant<unit_kind, unit_kind::none> {};
+template <class C>
+struct linear_unit<C, std::void_t<decltype(C::unit)>> : std::integral_constant<unit_kind, C::unit> {};
+
+template <class C, class = void>
+struct codec_limit {
+  static constexpr float value = FLT_MAX;
+};
+template <class C>
+struct codec_limit<C, std::void_t<decltype(C::limit)>> {
+  static constexpr float value = C::limit;
+};
+
+}  // namespace detail
+
+template <class C>
+inline constexpr bool is_codec = detail::has_codec_members<C>::value;
+template <class C>
+inline constexpr unit_kind unit_of = detail::linear_unit<C>::value;
+template <class C>
+inline constexpr bool is_linear = unit_of<C> != unit_kind::none;
+template <class C>
+inline constexpr float limit_of = detail::codec_limit<C>::value;
+
+#if defined(__cpp_concepts)
+template <class C>
+concept codec = is_codec<C>;
+#endif
+
+// The parameters of a codec as the block stores them: `members` numbers of `member_bytes` each.
+template <class C>
+struct codec_parameters {
+  using params = typename C::params;
+  static_assert(std::is_trivially_copyable_v<params>, "codec: params must be trivially copyable");
+  static constexpr int member_bytes = std::is_empty_v<params> ? 0 : static_cast<int>(alignof(params));
+  static constexpr int members = std::is_empty_v<params> ? 0 : static_cast<int>(sizeof(params) / alignof(params));
+  static_assert(member_bytes == 0 || member_bytes == 2 || member_bytes == 4,
+                "codec: the members of params must all be kvaxis::float16 or all be float");
+  static_assert(!is_linear<C> || members <= 2, "codec: a linear codec has the params {scale} or {scale, offset}");
+
+  // A linear codec's scale and offset as f32.
+  static float scale(params p) noexcept { return members == 0 ? 1.0F : member(p, 0); }
+  static float offset(params p) noexcept {
+    if constexpr (members == 2) return member(p, 1);
+    if constexpr (members == 1) return C::offset_factor * member(p, 0);
+    return 0.0F;
+  }
+
+ private:
+  static float member([[maybe_unused]] params p, [[maybe_unused]] int index) noexcept {
+    if constexpr (member_bytes == 2) {
+      float16 h[sizeof(params) / 2];
+      std::memcpy(h, &p, sizeof p);
+      return to_float(h[index]);
+    } else if constexpr (member_bytes == 4) {
+      float f[sizeof(params) / 4];
+      std::memcpy(f, &p, sizeof p);
+      return f[index];
+    } else {
+      return 0.0F;
+    }
+  }
+};
+
+namespace detail {
+
+// A bound as status::limit reports it; what an integer cannot hold becomes the largest that it can.
+constexpr std::int64_t integer_limit(float bound) noexcept {
+  if (bound >= 9.2e18F) return INT64_MAX;
+  return bound <= -9.2e18F ? INT64_MIN : static_cast<std::int64_t>(bound);
+}
+
+// Numbers are rounded by adding this: 1.5 * 2^23 leaves the integer in the low bits, ties to even. The sum is one
+// explicit fma, so that no compiler flag changes how the product before it was rounded.
+constexpr float round_magic = 12582912.0F;
+
+// round_even(x * inverse) + zero, clamped to low..high (all of |.| < 2^22).
+inline std::uint32_t round_code(float x, float inverse, float low, float high, int zero) noexcept {
+  float shifted = fused(x, inverse, round_magic);
+  shifted = shifted < round_magic + low ? round_magic + low : shifted;
+  shifted = shifted > round_magic + high ? round_magic + high : shifted;
+  return float_bits(shifted) - float_bits(round_magic) + static_cast<std::uint32_t>(zero);
+}
+
+// Under -ffast-math a float division becomes an estimate that differs between CPU makers; this one does not.
+inline float inverse_of(float scale) noexcept { return static_cast<float>(1.0 / static_cast<double>(scale)); }
+
+// The smallest float16 s >= 2^-24 with s * levels >= span (exactly), span > 0. s * levels is exact in f32.
+inline float16 smallest_scale(float span, float levels, float16) noexcept {
+  float16 s = to_float16(static_cast<float>(static_cast<double>(span) / static_cast<double>(levels)));
+  if ((s.bits & 0x7C00U) == 0x7C00U) s = float16{0x7BFF};
+  if (s.bits == 0) s = float16{1};
+  while (to_float(s) * levels < span && s.bits < 0x7BFF) s = next_above(s);
+  while (s.bits > 1 && to_float(next_below(s)) * levels >= span) s = next_below(s);
+  return s;
+}
+
+// The same for f32 metadata: the smallest normal float, by the product in double.
+inline float smallest_scale(float span, float levels, float) noexcept {
+  const auto enough = [&](std::uint32_t bits) {
+    return static_cast<double>(bits_float(bits)) * static_cast<double>(levels) >= static_cast<double>(span);
+  };
+  constexpr std::uint32_t smallest_normal = 0x00800000U;
+  std::uint32_t bits = float_bits(static_cast<float>(static_cast<double>(span) / static_cast<double>(levels)));
+  if (bits < smallest_normal) bits = smallest_normal;
+  while (!enough(bits)) ++bits;
+  while (bits > smallest_normal && enough(bits - 1)) --bits;
+  return bits_float(bits);
+}
+
+// The largest number of the metadata's type at or below x; a zero is +0.
+inline float16 floor_to(float x, float16) noexcept { return floor_float16(x); }
+inline float floor_to(float x, float) noexcept { return flush_subnormal(x); }
+
+}  // namespace detail
+
+KVAXIS_END_NAMESPACE

@@ -1,0 +1,143 @@
+// Policies by name, for tools, benchmarks and files:
+//
+//   name    = "k:" side "," "v:" side                         k:int4-channel64-pre,v:int4-token64
+//   side    = codec [ "-" axis ] [ "@" scale [ "," offset ] ] [ "-" rotation ]
+//   codec   = int4 | int8 | int4s | int8s | int4f32 | int8f32 | e4m3 | e5m2 | f32 | f16 | bf16
+//   axis    = channelG | tokenG | tensor                      G: the group's length; left out for f32, f16, bf16
+//   rotation (keys) = pre | auto | hotN | tile | post          left out: pre
+//
+// A tensor axis without "@" takes its scale from the configuration.
+#pragma once
+
+#include <charconv>
+#include <cstdio>
+#include <string_view>
+
+#include "policy.hpp"
+
+KVAXIS_BEGIN_NAMESPACE
+
+struct side_name {
+  std::string_view codec;
+  kvaxis::policy policy;
+  bool has_scale = false;
+  bool has_offset = false;
+  float scale = 1.0F;
+  float offset = 0.0F;
+};
+
+struct policy_name {
+  side_name key;
+  side_name value;
+};
+
+namespace detail {
+
+constexpr bool take_prefix(std::string_view& text, std::string_view prefix) noexcept {
+  if (text.substr(0, prefix.size()) != prefix) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+template <class T>
+bool take_number(std::string_view& text, T& out) noexcept {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (error != std::errc{}) return false;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return true;
+}
+
+inline bool parse_axis(std::string_view& rest, policy& p) noexcept {
+  std::string_view text = rest;
+  int group = 0;
+  if (take_prefix(text, "-tensor")) {
+    p.axis = axis::tensor;
+    p.group = 0;
+  } else if (take_prefix(text, "-channel") && take_number(text, group) && group > 0) {
+    p.axis = axis::channel;
+    p.group = group;
+  } else if (text = rest; take_prefix(text, "-token") && take_number(text, group) && group > 0) {
+    p.axis = axis::token;
+    p.group = group;
+  } else {
+    return false;
+  }
+  rest = text;
+  return true;
+}
+
+inline bool parse_rotation(std::string_view& rest, policy& p) noexcept {
+  std::string_view text = rest;
+  int pairs = 0;
+  if (take_prefix(text, "-pre")) {
+    p.rotation = pre;
+  } else if (take_prefix(text, "-auto")) {
+    p.rotation = automatic;
+  } else if (take_prefix(text, "-tile")) {
+    p.rotation = tile_rotated;
+  } else if (take_prefix(text, "-post")) {
+    p.rotation = post;
+  } else if (take_prefix(text, "-hot") && take_number(text, pairs) && pairs > 0) {
+    p.rotation = pairs;
+  } else {
+    return false;
+  }
+  rest = text;
+  return true;
+}
+
+// One side up to its end: the comma before "v:" for keys. The codec is looked up by the caller.
+inline bool parse_side(std::string_view& rest, bool is_key, side_name& out) noexcept {
+  const std::size_t end = rest.find_first_of("-@,");
+  out.codec = rest.substr(0, end);
+  rest.remove_prefix(out.codec.size());
+  const bool is_identity = out.codec == "f32" || out.codec == "f16" || out.codec == "bf16";
+  out.policy = {axis::tensor, 0, pre};
+  if (!parse_axis(rest, out.policy) && !is_identity) return false;
+  if (take_prefix(rest, "@")) {
+    out.has_scale = true;
+    if (out.policy.axis != axis::tensor || is_identity || !take_number(rest, out.scale)) return false;
+    if (rest.substr(0, 3) != ",v:" && take_prefix(rest, ",")) {
+      out.has_offset = true;
+      if (!take_number(rest, out.offset)) return false;
+    }
+  }
+  if (is_key) parse_rotation(rest, out.policy);
+  return true;
+}
+
+}  // namespace detail
+
+// Splits a name. The views point into `text`. The error names the side that does not follow the grammar above.
+[[nodiscard]] inline status parse_policy(std::string_view text, policy_name& out) noexcept {
+  policy_name parsed;
+  std::string_view rest = text;
+  if (!detail::take_prefix(rest, "k:") || !detail::parse_side(rest, true, parsed.key) ||
+      !detail::take_prefix(rest, ",v:")) {
+    return {errc::invalid_argument, "policy name: k:codec-axis[@scale][-rotation]", 0};
+  }
+  if (!detail::parse_side(rest, false, parsed.value) || !rest.empty()) {
+    return {errc::invalid_argument, "policy name: v:codec-axis[@scale]", 0};
+  }
+  out = parsed;
+  return {};
+}
+
+// Writes one side's name, at most `size` characters with the final zero; the number that the whole name has.
+inline int format_policy(const char* codec, const policy& p, role side, char* out, std::size_t size) noexcept {
+  char rotation[24] = "";
+  if (side == role::key) {
+    switch (p.rotation) {
+      case pre: std::snprintf(rotation, sizeof rotation, "-pre"); break;
+      case automatic: std::snprintf(rotation, sizeof rotation, "-auto"); break;
+      case tile_rotated: std::snprintf(rotation, sizeof rotation, "-tile"); break;
+      case post: std::snprintf(rotation, sizeof rotation, "-post"); break;
+      default: std::snprintf(rotation, sizeof rotation, "-hot%d", p.rotation);
+    }
+  }
+  if (p.axis == axis::tensor) return std::snprintf(out, size, "%s-tensor%s", codec, rotation);
+  const char* const name = p.axis == axis::channel ? "channel" : "token";
+  return std::snprintf(out, size, "%s-%s%d%s", codec, name, p.group, rotation);
+}
+
+KVAXIS_END_NAMESPACE

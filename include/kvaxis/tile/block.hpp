@@ -1,0 +1,162 @@
+// Encoding and decoding one block, in scalar code: the same bytes on every machine, and any codec, a user's own
+// included. A table of these functions per codec is what makes the rest of the container independent of the codec's
+// type.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+
+#include "../simd/isa.hpp"
+#include "layout.hpp"
+
+KVAXIS_BEGIN_NAMESPACE
+
+// A scale and an offset that the caller gives instead of parameters stored in the block (axis::tensor).
+struct given_scale {
+  float scale = 1.0F;
+  float offset = 0.0F;
+};
+
+struct unit_kernels;  // attention/kernels.hpp
+
+// A codec as data.
+struct codec_table {
+  const char* name;
+  int bits;
+  int members;
+  int member_bytes;
+  float limit;  // the largest |x| that the codec takes with parameters of its own
+  unit_kind unit;
+  float unit_min;
+  float unit_max;
+  float offset_factor;
+  // x[row * lanes + lane], the first valid_rows x valid_lanes are encoded, the rest gets code 0 and parameters 0.
+  // `codes` is scratch of rows * lanes words.
+  void (*encode)(const block_layout&, given_scale, const float* x, int valid_rows, int valid_lanes,
+                 std::uint32_t* codes, std::byte* block) noexcept;
+  // out[i] = the number at (row, first_lane + i), for i < count.
+  void (*decode_row)(const block_layout&, given_scale, const std::byte* block, int row, int first_lane, int count,
+                     float* out) noexcept;
+  // Per instruction set; null for a codec that is not linear, which is decoded by decode_row.
+  const std::array<const unit_kernels*, isa_count>* kernels;
+};
+
+namespace detail {
+
+// Parameters lie member by member; a group's are gathered and scattered.
+template <class Codec>
+typename Codec::params load_parameters([[maybe_unused]] const block_layout& b, [[maybe_unused]] const std::byte* block,
+                                       [[maybe_unused]] int group) noexcept {
+  typename Codec::params p{};
+  if constexpr (codec_parameters<Codec>::members > 0) {
+    constexpr std::size_t size = codec_parameters<Codec>::member_bytes;
+    const auto count = static_cast<std::size_t>(b.groups());
+    for (std::size_t m = 0; m < codec_parameters<Codec>::members; ++m) {
+      std::memcpy(reinterpret_cast<std::byte*>(&p) + m * size,
+                  block + b.codes_bytes + (m * count + static_cast<std::size_t>(group)) * size, size);
+    }
+  }
+  return p;
+}
+
+template <class Codec>
+void store_parameters([[maybe_unused]] const block_layout& b, [[maybe_unused]] std::byte* block,
+                      [[maybe_unused]] int group, [[maybe_unused]] typename Codec::params p) noexcept {
+  if constexpr (codec_parameters<Codec>::members > 0) {
+    constexpr std::size_t size = codec_parameters<Codec>::member_bytes;
+    const auto count = static_cast<std::size_t>(b.groups());
+    for (std::size_t m = 0; m < codec_parameters<Codec>::members; ++m) {
+      std::memcpy(block + b.codes_bytes + (m * count + static_cast<std::size_t>(group)) * size,
+                  reinterpret_cast<const std::byte*>(&p) + m * size, size);
+    }
+  }
+}
+
+// Fits and encodes the n numbers of a group. Subnormals count as zero on every machine, so they are flushed first.
+template <class Codec>
+void encode_group(const block_layout& b, given_scale given, float* x, int n, int group, std::uint32_t* codes,
+                  std::byte* block) noexcept {
+  for (int i = 0; i < n; ++i) x[i] = flush_subnormal(x[i]);
+  if constexpr (is_linear<Codec>) {
+    if (b.members == 0) {
+      Codec::encode_linear(given.scale, given.offset, x, n, codes);
+      return;
+    }
+  }
+  const typename Codec::params p = Codec::fit(x, n);
+  store_parameters<Codec>(b, block, group, p);
+  Codec::encode(p, x, n, codes);
+}
+
+template <class Codec>
+void encode_block(const block_layout& b, given_scale given, const float* x, int valid_rows, int valid_lanes,
+                  std::uint32_t* codes, std::byte* block) noexcept {
+  std::memset(block, 0, b.bytes);
+  const int lines = b.across ? valid_lanes : valid_rows;  // along which groups run
+  const int line_length = b.across ? valid_rows : valid_lanes;
+  const int step = b.across ? b.lanes : 1;  // between neighbours of a group
+  std::array<float, max_head_dim + 16> numbers;
+  std::array<std::uint32_t, max_head_dim + 16> line_codes;
+  std::memset(codes, 0, static_cast<std::size_t>(b.rows) * static_cast<std::size_t>(b.lanes) * sizeof(std::uint32_t));
+  for (int line = 0; line < lines; ++line) {
+    for (int begin = 0; begin < line_length; begin += b.group_length) {
+      const int n = line_length - begin < b.group_length ? line_length - begin : b.group_length;
+      const int row = b.across ? begin : line;
+      const int lane = b.across ? line : begin;
+      const int first = row * b.lanes + lane;
+      for (int i = 0; i < n; ++i) numbers[static_cast<std::size_t>(i)] = x[first + i * step];
+      encode_group<Codec>(b, given, numbers.data(), n, b.group_index(row, lane), line_codes.data(), block);
+      for (int i = 0; i < n; ++i) codes[first + i * step] = line_codes[static_cast<std::size_t>(i)];
+    }
+  }
+  for (int quad = 0; quad < b.rows / 4; ++quad) {
+    pack_quad(b.bits, b.lanes, codes + quad * 4 * b.lanes,
+              reinterpret_cast<std::uint32_t*>(block + static_cast<std::size_t>(quad) * b.quad_bytes()));
+  }
+}
+
+template <class Codec>
+void decode_row(const block_layout& b, [[maybe_unused]] given_scale given, const std::byte* block, int row,
+                int first_lane, int count, float* out) noexcept {
+  const auto* words =
+      reinterpret_cast<const std::uint32_t*>(block + static_cast<std::size_t>(row / 4) * b.quad_bytes());
+  for (int i = 0; i < count; ++i) {
+    const int lane = first_lane + i;
+    const std::uint32_t code = unpack_code(b.bits, b.lanes, words, row % 4, lane);
+    if constexpr (is_linear<Codec>) {
+      if (b.members == 0 && codec_parameters<Codec>::members > 0) {
+        out[i] = fused(given.scale, Codec::unit_value(code), given.offset);
+        continue;
+      }
+    }
+    out[i] = Codec::decode(load_parameters<Codec>(b, block, b.group_index(row, lane)), code);
+  }
+}
+
+// The numbers that describe a linear codec, or neutral ones.
+template <class Codec>
+constexpr codec_table describe_codec(const std::array<const unit_kernels*, isa_count>* kernels) noexcept {
+  codec_table t{Codec::name,
+                Codec::bits,
+                codec_parameters<Codec>::members,
+                codec_parameters<Codec>::member_bytes,
+                limit_of<Codec>,
+                unit_of<Codec>,
+                0.0F,
+                0.0F,
+                0.0F,
+                &encode_block<Codec>,
+                &decode_row<Codec>,
+                kernels};
+  if constexpr (is_linear<Codec>) {
+    t.unit_min = Codec::unit_min;
+    t.unit_max = Codec::unit_max;
+    t.offset_factor = Codec::offset_factor;
+  }
+  return t;
+}
+
+}  // namespace detail
+
+KVAXIS_END_NAMESPACE

@@ -1,0 +1,268 @@
+// Everything that the tiles of one cache have in common: shape, layouts, codecs, the order in which channels are
+// stored, and the tables of the rotation. Built once, never changed, shared by reference count, so that a tile can
+// outlive its cache.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+#include "../memory.hpp"
+#include "../rope/rope.hpp"
+#include "../rope/sincos.hpp"
+#include "block.hpp"
+
+KVAXIS_BEGIN_NAMESPACE
+
+// A kernel rotates inside runs of this many tokens: the queries are rotated to the run, a small table covers the rest.
+constexpr int run_tokens = 32;
+
+struct side_request {
+  const codec_table* codec = nullptr;
+  kvaxis::policy policy;
+  // For axis::tensor with a codec that has a scale: one of each, or one per kv head; no offset: the codec's own.
+  const float* scale = nullptr;
+  const float* offset = nullptr;
+  int scales_count = 1;
+};
+
+struct format_request {
+  int kv_heads = 0;
+  int head_dim = 0;
+  int value_dim = 0;
+  int tokens = 0;  // of a tile
+  bool half_rows = false;
+  float growth = 2.0F;
+  const kvaxis::rope* rope = nullptr;
+  side_request key;
+  side_request value;
+};
+
+struct tile_format {
+  mutable std::atomic<int> references{1};
+  allocator memory;
+  std::size_t bytes = 0;  // of this object and its tables
+
+  int kv_heads = 0;
+  int head_dim = 0;
+  int value_dim = 0;
+  int tokens = 0;
+  bool half_rows = false;  // full-precision rows are binary16 instead of f32
+  float growth = 2.0F;     // `automatic`: a pair is hot if rotation widens its summed range^2 by more than this factor
+  policy key_policy;
+  policy value_policy;
+  const codec_table* key_codec = nullptr;
+  const codec_table* value_codec = nullptr;
+  block_layout key;
+  block_layout value;
+
+  int pairs = 0;  // that are rotated; 0 without RoPE and for `post`
+  bool stored_mask = false;
+  float query_factor = 1.0F;  // attention_factor^2, on the rotated channels of the query
+
+  // Floats from row to row of full-precision tiles and of queries: multiples of the widest vector, zero-filled.
+  int key_stride = 0;
+  int value_stride = 0;
+  int mask_stride = 0;           // words of a head's mask
+  std::size_t head_offset = 0;   // of the first head in a folded tile
+  std::size_t head_bytes = 0;    // its key block, then its value block
+  std::size_t folded_bytes = 0;  // of a folded tile
+
+  int* order = nullptr;         // [head_dim] the natural channel of a stored one
+  double* frequency = nullptr;  // [pairs], padded to 8, radians per position
+  double* step_cos = nullptr;   // [pairs] of a run's length
+  double* step_sin = nullptr;
+  float* run_cos = nullptr;  // [pairs][run_tokens]
+  float* run_sin = nullptr;
+  float* row_cos = nullptr;   // [run_tokens][key_stride], both members of a pair alike; 1 without a pair
+  float* row_sin = nullptr;   // minus for the first member, plus for the second; 0 without a pair
+  float* tile_cos = nullptr;  // [tokens][pairs], only where pairs are stored rotated
+  float* tile_sin = nullptr;
+  std::uint32_t* implied_mask = nullptr;  // [mask_stride], of every tile that stores none
+  given_scale* key_given = nullptr;       // [kv_heads]
+  given_scale* value_given = nullptr;
+
+  [[nodiscard]] std::size_t row_bytes() const noexcept { return half_rows ? sizeof(float16) : sizeof(float); }
+  // Bytes of a full-precision tile that can hold `capacity` tokens, a multiple of 4.
+  [[nodiscard]] std::size_t exact_bytes(int capacity) const noexcept {
+    return 64 + static_cast<std::size_t>(kv_heads) * static_cast<std::size_t>(capacity) *
+                    static_cast<std::size_t>(key_stride + value_stride) * row_bytes();
+  }
+};
+
+namespace detail {
+
+// Hands out the pieces of one allocation; with a null base it only counts.
+class arena {
+ public:
+  explicit arena(std::byte* base) noexcept : base_(base) {}
+  template <class T>
+  T* take(std::size_t count) noexcept {
+    std::byte* at = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += round_up(count * sizeof(T), std::size_t{64});
+    return reinterpret_cast<T*>(at);
+  }
+  [[nodiscard]] std::size_t used() const noexcept { return used_; }
+
+ private:
+  std::byte* base_;
+  std::size_t used_ = 0;
+};
+
+inline void place_tables(tile_format& f, arena& a) noexcept {
+  const auto pairs = static_cast<std::size_t>(round_up(f.pairs, 8));
+  const auto stride = static_cast<std::size_t>(f.key_stride);
+  const bool rotated_tiles = f.pairs > 0 && f.key_policy.rotation != pre;
+  const std::size_t tile_table =
+      rotated_tiles ? static_cast<std::size_t>(f.tokens) * static_cast<std::size_t>(f.pairs) : 0;
+  f.order = a.take<int>(static_cast<std::size_t>(f.head_dim));
+  f.frequency = a.take<double>(pairs);
+  f.step_cos = a.take<double>(pairs);
+  f.step_sin = a.take<double>(pairs);
+  f.run_cos = a.take<float>(pairs * run_tokens);
+  f.run_sin = a.take<float>(pairs * run_tokens);
+  f.row_cos = a.take<float>(stride * run_tokens);
+  f.row_sin = a.take<float>(stride * run_tokens);
+  f.tile_cos = a.take<float>(tile_table);
+  f.tile_sin = a.take<float>(tile_table);
+  f.implied_mask = a.take<std::uint32_t>(static_cast<std::size_t>(f.mask_stride));
+  f.key_given = a.take<given_scale>(static_cast<std::size_t>(f.kv_heads));
+  f.value_given = a.take<given_scale>(static_cast<std::size_t>(f.kv_heads));
+}
+
+// Stored order: the two members of each pair, pair after pair, then the channels without one.
+inline void fill_order(tile_format& f, const rope& r) noexcept {
+  bool paired[max_head_dim] = {};
+  int next = 0;
+  for (int i = 0; i < f.pairs; ++i) {
+    const rope_pair& p = r.pairs[static_cast<std::size_t>(i)];
+    f.order[next++] = p.a;
+    f.order[next++] = p.b;
+    paired[p.a] = paired[p.b] = true;
+  }
+  for (int c = 0; c < f.head_dim; ++c) {
+    if (!paired[c]) f.order[next++] = c;
+  }
+}
+
+inline void fill_tables(tile_format& f, const rope& r) noexcept {
+  for (int i = 0; i < run_tokens * f.key_stride; ++i) {
+    f.row_cos[i] = 1.0F;
+    f.row_sin[i] = 0.0F;
+  }
+  for (int i = f.pairs; i < round_up(f.pairs, 8); ++i) {
+    f.frequency[i] = f.step_sin[i] = 0.0;
+    f.step_cos[i] = 1.0;
+  }
+  for (int i = 0; i < f.pairs; ++i) {
+    f.frequency[i] = r.pairs[static_cast<std::size_t>(i)].frequency;
+    sincos(run_tokens * f.frequency[i], f.step_sin[i], f.step_cos[i]);
+    const int offsets = f.key_policy.rotation != pre && f.tokens > run_tokens ? f.tokens : run_tokens;
+    for (int j = 0; j < offsets; ++j) {
+      double sine = 0;
+      double cosine = 0;
+      sincos(j * f.frequency[i], sine, cosine);
+      const auto s = static_cast<float>(sine);
+      const auto c = static_cast<float>(cosine);
+      if (j < run_tokens) {
+        f.run_cos[i * run_tokens + j] = c;
+        f.run_sin[i * run_tokens + j] = s;
+        float* row_cos = f.row_cos + j * f.key_stride + 2 * i;
+        float* row_sin = f.row_sin + j * f.key_stride + 2 * i;
+        row_cos[0] = row_cos[1] = c;
+        row_sin[0] = -s;
+        row_sin[1] = s;
+      }
+      if (f.key_policy.rotation != pre && j < f.tokens) {
+        f.tile_cos[j * f.pairs + i] = c;
+        f.tile_sin[j * f.pairs + i] = s;
+      }
+    }
+  }
+  for (int w = 0; w < f.mask_stride; ++w) f.implied_mask[w] = 0;
+  if (f.key_policy.rotation == pre) {
+    for (int i = 0; i < f.pairs; ++i) f.implied_mask[i / 32] |= std::uint32_t{1} << (i % 32);
+  }
+}
+
+inline void fill_given(given_scale* out, const side_request& side, int kv_heads) noexcept {
+  for (int h = 0; h < kv_heads; ++h) {
+    const int i = side.scales_count == 1 ? 0 : h;
+    const float scale = side.scale != nullptr ? side.scale[i] : 1.0F;
+    // Without an offset a codec keeps its own: the middle code of a symmetric one is zero.
+    out[h] = {scale, side.offset != nullptr ? side.offset[i] : side.codec->offset_factor * scale};
+  }
+}
+
+}  // namespace detail
+
+namespace detail {
+
+inline void describe(tile_format& f, const format_request& q, const allocator& memory) noexcept {
+  f.memory = memory;
+  f.kv_heads = q.kv_heads;
+  f.head_dim = q.head_dim;
+  f.value_dim = q.value_dim;
+  f.tokens = q.tokens;
+  f.half_rows = q.half_rows;
+  f.growth = q.growth;
+  f.key_policy = q.key.policy;
+  f.value_policy = q.value.policy;
+  f.key_codec = q.key.codec;
+  f.value_codec = q.value.codec;
+  f.key = make_block_layout(role::key, q.key.policy, q.key.codec->bits, q.key.codec->members, q.key.codec->member_bytes,
+                            q.head_dim, q.tokens);
+  f.value = make_block_layout(role::value, q.value.policy, q.value.codec->bits, q.value.codec->members,
+                              q.value.codec->member_bytes, q.value_dim, q.tokens);
+  f.pairs = q.key.policy.rotation == post ? 0 : q.rope->pairs_count;
+  f.stored_mask = f.pairs > 0 && stores_mask(q.key.policy.rotation);
+  const auto factor = static_cast<float>(q.rope->attention_factor);
+  f.query_factor = f.pairs > 0 ? factor * factor : 1.0F;
+  f.key_stride = round_up(q.head_dim, 16);
+  f.value_stride = round_up(q.value_dim, 16);
+  f.mask_stride = mask_words(q.head_dim);
+  const auto heads = static_cast<std::size_t>(q.kv_heads);
+  const std::size_t masks = f.stored_mask ? heads * static_cast<std::size_t>(f.mask_stride) * 4U : 0U;
+  f.head_offset = 64 + round_up(masks, std::size_t{64});
+  f.head_bytes = f.key.bytes + f.value.bytes;
+  f.folded_bytes = f.head_offset + heads * f.head_bytes;
+}
+
+// Bytes of a format and its tables.
+inline std::size_t format_bytes(const format_request& q) noexcept {
+  tile_format f;
+  describe(f, q, {});
+  arena count(nullptr);
+  place_tables(f, count);
+  return round_up(sizeof(tile_format), std::size_t{64}) + count.used();
+}
+
+}  // namespace detail
+
+// The format for a checked request (see cache/config.hpp), or nullptr when memory is short.
+inline tile_format* make_tile_format(const format_request& q, const allocator& memory) noexcept {
+  const std::size_t bytes = detail::format_bytes(q);
+  auto* base = static_cast<std::byte*>(memory.allocate(bytes));
+  if (base == nullptr) return nullptr;
+  auto* f = new (base) tile_format;
+  detail::describe(*f, q, memory);
+  f->bytes = bytes;
+  detail::arena place(base + detail::round_up(sizeof(tile_format), std::size_t{64}));
+  detail::place_tables(*f, place);
+  detail::fill_order(*f, *q.rope);
+  detail::fill_tables(*f, *q.rope);
+  detail::fill_given(f->key_given, q.key, q.kv_heads);
+  detail::fill_given(f->value_given, q.value, q.kv_heads);
+  return f;
+}
+
+inline void release(const tile_format* f) noexcept {
+  if (f == nullptr || f->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const allocator memory = f->memory;
+  const std::size_t bytes = f->bytes;
+  f->~tile_format();
+  memory.deallocate(const_cast<tile_format*>(f), bytes);
+}
+
+KVAXIS_END_NAMESPACE

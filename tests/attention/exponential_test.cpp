@@ -1,0 +1,118 @@
+// The exponential of the softmax and the soft cap on every instruction set, against double.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <isa_test.hpp>
+#include <kvaxis/attention/walk.hpp>
+#include <vector>
+
+#define KVAXIS_INL <exponential.inl>
+#include <kvaxis/simd/foreach_isa.hpp>
+
+namespace {
+
+struct functions {
+  void (*exponentials)(const float*, float*, int);
+  void (*soft_caps)(const float*, float, float*, int);
+  float (*one_exponential)(float);
+};
+
+const functions& active_functions() {
+  static constexpr std::array<functions, kvaxis::isa_count> tables = {{
+      {kvaxis::scalar::probe::exponentials, kvaxis::scalar::probe::soft_caps, kvaxis::scalar::probe::one_exponential},
+#if defined(__x86_64__) || defined(KVAXIS_EMULATE)
+      {kvaxis::avx2::probe::exponentials, kvaxis::avx2::probe::soft_caps, kvaxis::avx2::probe::one_exponential},
+      {kvaxis::avx512::probe::exponentials, kvaxis::avx512::probe::soft_caps, kvaxis::avx512::probe::one_exponential},
+#endif
+  }};
+  return tables[static_cast<std::size_t>(kvaxis::active_isa())];
+}
+
+class Exponential : public isa_test {
+ protected:
+  std::vector<float> exponentials(const std::vector<float>& x) const {
+    std::vector<float> in = x;
+    in.resize((x.size() + 15) / 16 * 16);
+    std::vector<float> out(in.size());
+    active_functions().exponentials(in.data(), out.data(), static_cast<int>(in.size()));
+    out.resize(x.size());
+    return out;
+  }
+  std::vector<float> soft_caps(const std::vector<float>& x, float cap) const {
+    std::vector<float> in = x;
+    in.resize((x.size() + 15) / 16 * 16);
+    std::vector<float> out(in.size());
+    active_functions().soft_caps(in.data(), cap, out.data(), static_cast<int>(in.size()));
+    out.resize(x.size());
+    return out;
+  }
+};
+
+std::vector<float> grid(double from, double to, int count) {
+  std::vector<float> x;
+  for (int i = 0; i < count; ++i) x.push_back(static_cast<float>(from + (to - from) * i / (count - 1)));
+  return x;
+}
+
+TEST_P(Exponential, is_within_3e_7_of_the_true_one) {
+  for (const std::vector<float>& x : {grid(-86.9999, 0, 200001), grid(-1, 1, 100001), grid(0, 88, 20001)}) {
+    const std::vector<float> y = exponentials(x);
+    double worst = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double exact = std::exp(static_cast<double>(x[i]));
+      worst = std::max(worst, std::fabs(static_cast<double>(y[i]) / exact - 1));
+    }
+    EXPECT_LE(worst, 3e-7) << x.front() << " to " << x.back();
+  }
+}
+
+TEST_P(Exponential, ends) {
+  const std::vector<float> x = {0.0F, -0.0F, -87.0F, -88.0F, -1000.0F, -3.0e38F, -3.4e38F, 1e-30F, -1e-30F};
+  const std::vector<float> y = exponentials(x);
+  EXPECT_EQ(y, (std::vector<float>{1, 1, 0, 0, 0, 0, 0, 1, 1}));
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(active_functions().one_exponential(x[i]), y[i]);
+}
+
+// The floats next to odd multiples of ln(2)/2, where the power of two changes.
+TEST_P(Exponential, is_as_accurate_where_the_power_changes) {
+  std::vector<float> x;
+  for (int n = 1; n < 100; ++n) {
+    float at = -(static_cast<float>(n) - 0.5F) * 0.693147181F;
+    for (int i = 0; i < 8; ++i) at = std::nextafter(at, -1e9F);
+    for (int i = 0; i < 16; ++i, at = std::nextafter(at, 0.0F)) x.push_back(at);
+    if (x.back() < -86.0F) break;
+  }
+  const std::vector<float> y = exponentials(x);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double exact = std::exp(static_cast<double>(x[i]));
+    EXPECT_NEAR(static_cast<double>(y[i]), exact, 3e-7 * exact) << x[i];
+  }
+}
+
+TEST_P(Exponential, soft_cap_is_within_3e_7_of_the_cap) {
+  for (const float cap : {0.5F, 20.0F, 30.0F, 50.0F, 1000.0F}) {
+    const auto c = static_cast<double>(cap);
+    for (const double reach : {0.01, 1.0, 5.0, 50.0, 1e6}) {
+      const std::vector<float> x = grid(-reach * c, reach * c, 4001);
+      const std::vector<float> y = soft_caps(x, cap);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        ASSERT_NEAR(static_cast<double>(y[i]), c * std::tanh(static_cast<double>(x[i]) / c), 3e-7 * c) << x[i];
+      }
+    }
+  }
+}
+
+TEST_P(Exponential, B65_soft_cap_by_hand) {
+  const std::vector<float> y = soft_caps({100.0F, 90.0F, 0.0F, -90.0F}, 50.0F);
+  EXPECT_NEAR(y[0], 48.2014, 1e-4);
+  EXPECT_NEAR(y[1], 47.3403, 1e-4);
+  EXPECT_NEAR(y[2], 0.0, 1e-5);
+  EXPECT_NEAR(y[3], -47.3403, 1e-4);
+}
+
+KVAXIS_ON_EVERY_ISA(Exponential);
+
+}  // namespace

@@ -1,0 +1,3 @@
+#include "../use.hpp"
+
+std::vector<float> plain_result() { return attend_once(); }
