@@ -1,0 +1,233 @@
+// The examples as programs: what they print, their options, and that the README shows the code that they are.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <policies.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+struct outcome {
+  int exit_code = -1;
+  std::string text;
+};
+
+// Runs an example; its messages on stderr are part of the text.
+outcome run(const std::string& command) {
+  outcome out;
+  FILE* pipe = popen((KVAXIS_EXAMPLES "/" + command + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return out;
+  char buffer[4096];
+  for (std::size_t n = 0; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) out.text.append(buffer, n);
+  const int state = pclose(pipe);
+  if (WIFEXITED(state)) out.exit_code = WEXITSTATUS(state);
+  return out;
+}
+
+std::string file_text(const std::string& path) {
+  std::ifstream file(KVAXIS_SOURCE "/" + path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::vector<std::string> lines_with(const std::string& text, const std::string& what) {
+  std::istringstream in(text);
+  std::vector<std::string> out;
+  for (std::string line; std::getline(in, line);) {
+    if (line.find(what) != std::string::npos) out.push_back(line);
+  }
+  return out;
+}
+
+// The number after `"key": `; NaN where there is none.
+double number(const std::string& text, const std::string& key) {
+  const std::size_t at = text.find('"' + key + "\": ");
+  return at == std::string::npos ? std::nan("") : std::strtod(text.c_str() + at + key.size() + 4, nullptr);
+}
+
+// The result of `axes --json` for one codec and axis.
+std::string axes_row(const std::string& json, const std::string& keys, const std::string& groups,
+                     const std::string& codec, const std::string& axis) {
+  const std::vector<std::string> rows = lines_with(json, R"("keys": ")" + keys + R"(", "groups": ")" + groups +
+                                                             R"(", "codec": ")" + codec + R"(", "axis": ")" + axis);
+  EXPECT_EQ(rows.size(), 1U) << keys << " " << groups << " " << codec << " " << axis;
+  return rows.empty() ? "" : rows[0];
+}
+
+struct axes_figures {
+  double bits, tensor, normal, logit, balanced;
+};
+
+// Within 12 %, what another sample may differ by.
+void expect_axes(const std::string& row, const axes_figures& expected) {
+  EXPECT_NEAR(number(row, "bits_per_value"), expected.bits, 1e-4) << row;
+  EXPECT_NEAR(number(row, "tensor_error"), expected.tensor, 0.12 * expected.tensor) << row;
+  EXPECT_NEAR(number(row, "normal_channel_error"), expected.normal, 0.12 * expected.normal) << row;
+  EXPECT_NEAR(number(row, "logit_error"), expected.logit, 0.12 * expected.logit) << row;
+  EXPECT_NEAR(number(row, "balanced_logit_error"), expected.balanced, 0.12 * expected.balanced) << row;
+}
+
+TEST(Axes, figures_of_the_experiment) {
+  for (const char* seed : {"1", "2"}) {
+    const outcome o = run(std::string("axes --json --seed ") + seed);
+    ASSERT_EQ(o.exit_code, 0) << o.text;
+    expect_axes(axes_row(o.text, "before RoPE", "whole", "int4", "per token"), {4.25, 0.25, 2.65, 0.25, 2.6});
+    expect_axes(axes_row(o.text, "before RoPE", "whole", "int4", "per channel"), {4.0625, 0.12, 0.118, 0.12, 0.118});
+    expect_axes(axes_row(o.text, "before RoPE", "64", "int4", "per token"), {4.5, 0.175, 1.88, 0.175, 1.83});
+    expect_axes(axes_row(o.text, "before RoPE", "64", "int4", "per channel"), {4.5, 0.091, 0.09, 0.091, 0.09});
+    for (const char* keys : {"before RoPE", "after RoPE"}) {
+      for (const char* codec : {"int4", "int8"}) {
+        // A gain of two or so in the whole tensor, of more than ten where it matters.
+        const std::string ratio = axes_row(o.text, keys, "64", codec, "ratio");
+        EXPECT_LT(number(ratio, "tensor_error"), 3.0) << ratio;
+        EXPECT_GT(number(ratio, "normal_channel_error"), 15.0) << ratio;
+        EXPECT_GT(number(ratio, "balanced_logit_error"), 15.0) << ratio;
+      }
+      const std::string e4m3 = axes_row(o.text, keys, "64", "e4m3", "ratio");
+      EXPECT_NEAR(number(e4m3, "normal_channel_error"), 1.0, 0.1) << e4m3;
+    }
+  }
+}
+
+// Every number of the results stands in the table too.
+void expect_same_figures(const std::string& command, const std::vector<std::string>& keys) {
+  const outcome table = run(command);
+  const outcome json = run(command + " --json");
+  ASSERT_EQ(table.exit_code, 0) << table.text;
+  ASSERT_EQ(json.exit_code, 0) << json.text;
+  const std::vector<std::string> rows = lines_with(json.text, keys[0]);
+  ASSERT_FALSE(rows.empty());
+  for (const std::string& row : rows) {
+    for (const std::string& key : keys) {
+      const std::size_t begin = row.find('"' + key + "\": ") + key.size() + 4;
+      const std::string figure = row.substr(begin, row.find_first_of(",}", begin) - begin);
+      EXPECT_TRUE(figure == "null" || table.text.find(figure) != std::string::npos) << key << ": " << figure;
+    }
+  }
+}
+
+TEST(Examples, tables_and_json_have_the_same_figures) {
+  expect_same_figures("axes", {"bits_per_value", "tensor_error", "normal_channel_error", "balanced_logit_error"});
+  expect_same_figures("plan --model Qwen3-8B --memory 8",
+                      {"bits_per_value", "bytes_per_token", "gib_at_context", "share_of_f16", "tokens_in_memory"});
+  expect_same_figures("own_codec", {"bits_per_value", "key_error", "weights_divergence", "attention_error"});
+}
+
+TEST(Plan, B60_bytes_of_a_known_model) {
+  const outcome o = run("plan --model llama-3.1-70b --json");
+  ASSERT_EQ(o.exit_code, 0) << o.text;
+  const std::string f16 = lines_with(o.text, "\"f16 arrays\"").at(0);
+  EXPECT_EQ(number(f16, "bytes_per_token"), 320 * 1024);
+  EXPECT_EQ(number(f16, "bytes_at_context"), 40.0 * 1024 * 1024 * 1024);
+  EXPECT_EQ(number(f16, "gib_at_context"), 40);
+  // Keys: 128 channels of 64 codes and two f16. Values: 64 tokens of 128 codes and two groups with two f16. A header.
+  const double key_block = 128 * (64 / 2 + 4);
+  const double value_block = 64 * (128 / 2 + 2 * 4);
+  const std::string int4 = lines_with(o.text, "k:int4-channel64-pre,v:int4-token64").at(0);
+  EXPECT_EQ(number(int4, "bytes_per_token"), 80 * (8 * (key_block + value_block) + 64) / 64);
+  EXPECT_NEAR(number(int4, "share_of_f16"), 4.5 / 16, 0.01);
+}
+
+TEST(Plan, B60_equals_what_a_cache_takes) {
+  kvaxis::cache_config config;
+  config.kv_heads = 3;
+  config.head_dim = 64;
+  config.value_dim = 48;
+  config.window = 100;
+  config.pins = 2;
+  kvaxis::rope_parameters rope;
+  rope.head_dim = 64;
+  kvaxis::check(kvaxis::make_rope(rope, config.rope));
+  const std::vector<float> numbers(1000 * 3 * 64, 1.0F);
+  for (const std::string policy : {"k:int4-channel64-pre,v:int4-token64", "k:int8-token32-post,v:e4m3-tensor@1.0"}) {
+    kvaxis::any_kv_cache cache = test::cache_of(policy, config);
+    kvaxis::check(cache.append(numbers.data(), numbers.data(), 1000));
+    const outcome o =
+        run("plan --layers 5 --kv-heads 3 --head-dim 64 --value-dim 48 --window 100 --pins 2 "
+            "--context 1000 --json --policy " +
+            policy);
+    ASSERT_EQ(o.exit_code, 0) << o.text;
+    EXPECT_EQ(number(lines_with(o.text, policy).at(0), "bytes_at_context"),
+              5.0 * static_cast<double>(cache.bytes().total()));
+  }
+}
+
+TEST(Plan, B60_the_tokens_that_fit_are_the_most_that_do) {
+  const std::string shape = "plan --model SmolLM2-135M --json --policy k:int4-channel64-pre,v:int4-token64 ";
+  const double tokens = number(lines_with(run(shape + "--memory 0.25").text, "k:int4").at(0), "tokens_in_memory");
+  ASSERT_GT(tokens, 30000);
+  const auto bytes = [&](double n) {
+    return number(lines_with(run(shape + "--context " + std::to_string(static_cast<long>(n))).text, "k:int4").at(0),
+                  "bytes_at_context");
+  };
+  EXPECT_LE(bytes(tokens), 0x1p28);
+  EXPECT_GT(bytes(tokens + 1), 0x1p28);
+}
+
+TEST(OwnCodec, is_better_than_int4_and_the_same_on_every_isa) {
+  const outcome o = run("own_codec --json");
+  ASSERT_EQ(o.exit_code, 0) << o.text;
+  const std::vector<std::string> own = lines_with(o.text, "\"power4\"");
+  const std::vector<std::string> int4 = lines_with(o.text, "\"int4\"");
+  ASSERT_EQ(own.size(), static_cast<std::size_t>(kvaxis::best_isa()) + 1);
+  ASSERT_EQ(int4.size(), own.size());
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    EXPECT_LT(number(own[i], "key_error"), number(int4[i], "key_error"));
+    EXPECT_LT(number(own[i], "attention_error"), 0.2);
+    EXPECT_EQ(number(own[i], "key_error"), number(own[0], "key_error"));
+    EXPECT_LT(number(own[i], "difference_to_scalar"), 1e-6);
+  }
+}
+
+TEST(Quickstart, prints_what_it_saved) {
+  const outcome o = run("quickstart");
+  ASSERT_EQ(o.exit_code, 0) << o.text;
+  long total = 0;
+  long exact = 0;
+  long f16 = 0;
+  const std::string line = lines_with(o.text, "bytes: ").at(0);
+  ASSERT_EQ(
+      std::sscanf(line.c_str(), "bytes: %ld, of these %ld exact (the newest tokens and the first four); as f16: %ld",
+                  &total, &exact, &f16),
+      3)
+      << line;
+  EXPECT_EQ(f16, 2L * 2 * 4096 * 8 * 128);
+  EXPECT_LT(160 * (total - exact), 46 * f16);
+  EXPECT_LT(10 * total, 4 * f16);
+}
+
+TEST(Examples, help_and_options_that_are_wrong) {
+  for (const char* name : {"axes", "own_codec", "plan"}) {
+    const outcome help = run(std::string(name) + " --help");
+    EXPECT_EQ(help.exit_code, 0);
+    EXPECT_EQ(help.text.rfind("usage:", 0), 0U) << help.text;
+    const outcome wrong = run(std::string(name) + " --no-such-option");
+    EXPECT_EQ(wrong.exit_code, 2);
+    EXPECT_NE(wrong.text.find("--help"), std::string::npos) << wrong.text;
+  }
+  for (const char* command : {"plan", "plan --model nothing", "plan --model Qwen3-8B --context 0", "plan --list --json",
+                              "plan --layers 1 --kv-heads 1 --head-dim 577", "axes --seed", "axes --seed x"}) {
+    EXPECT_EQ(run(command).exit_code, 2) << command;
+  }
+  EXPECT_EQ(run("plan --model Qwen3-8B --policy k:int5,v:f16").exit_code, 1);
+}
+
+TEST(Readme, shows_the_code_of_the_examples) {
+  const std::string readme = file_text("README.md");
+  const std::string quickstart = file_text("examples/quickstart.cpp");
+  const std::string program = quickstart.substr(quickstart.find("#include"));
+  EXPECT_NE(readme.find(program), std::string::npos) << "examples/quickstart.cpp";
+  const std::string own = file_text("examples/own_codec.cpp");
+  const std::size_t begin = own.find("struct power4");
+  ASSERT_NE(begin, std::string::npos);
+  EXPECT_NE(readme.find(own.substr(begin, own.find("\n};\n") + 4 - begin)), std::string::npos)
+      << "examples/own_codec.cpp";
+}
+
+}  // namespace
