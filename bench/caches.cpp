@@ -1,0 +1,156 @@
+// The caches that the benchmarks read, and the counters. The kernels of the measured codecs are instantiated here
+// alone.
+#include <algorithm>
+#include <ctime>
+#include <kvaxis/quantizers/names.hpp>
+#include <list>
+#include <map>
+#include <random>
+
+#include "common.hpp"
+
+namespace bench {
+namespace {
+
+constexpr std::size_t held_bytes = std::size_t{6} << 30;
+
+const kvaxis::codec_table* codec_of(std::string_view name) {
+  for (const kvaxis::codec_table* t : {&kvaxis::table_of<kvaxis::int4>, &kvaxis::table_of<kvaxis::int8>,
+                                       &kvaxis::table_of<kvaxis::e4m3>, &kvaxis::table_of<kvaxis::f16>}) {
+    if (name == t->name) return t;
+  }
+  return nullptr;
+}
+
+cache_set make_set(const char* policy, int dim, int context) {
+  const tokens& t = tokens_of(dim);
+  cache_set set;
+  std::size_t total = 0;
+  do {
+    kvaxis::any_kv_cache cache = make_cache(policy, dim, 0);
+    for (int done = 0; done < context; done += tokens::count) {
+      kvaxis::check(cache.append(t.keys.data(), t.values.data(), tokens::count));
+    }
+    kvaxis::check(cache.flush());
+    total += cache.bytes().folded;
+    set.layers.push_back(std::move(cache));
+  } while (context == contexts[3] && total < memory_set_bytes);
+  return set;
+}
+
+}  // namespace
+
+std::string shape::name(const char* kind, const char* isa) const {
+  return std::string(kind) + "/" + isa + "/" + policy + "/heads:" + std::to_string(group) +
+         "/dim:" + std::to_string(dim) + "/ctx:" + std::to_string(context);
+}
+
+const tokens& tokens_of(int dim) {
+  static std::map<int, tokens> all;
+  tokens& t = all[dim];
+  if (!t.keys.empty()) return t;
+  std::mt19937 bits(static_cast<unsigned>(dim));
+  std::normal_distribution<float> normal;
+  const auto fill = [&](std::vector<float>& x, int rows) {
+    x.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(dim));
+    std::generate(x.begin(), x.end(), [&] { return normal(bits); });
+  };
+  fill(t.keys, tokens::count * kv_heads);
+  fill(t.values, tokens::count * kv_heads);
+  fill(t.queries, 8 * kv_heads);
+  return t;
+}
+
+kvaxis::any_kv_cache make_cache(const char* policy, int dim, int window) {
+  kvaxis::cache_config c;
+  c.kv_heads = kv_heads;
+  c.head_dim = dim;
+  c.window = window;
+  c.pins = 0;
+  kvaxis::rope_parameters rope;
+  rope.head_dim = dim;
+  kvaxis::check(kvaxis::make_rope(rope, c.rope));
+  kvaxis::policy_name name;
+  kvaxis::check(kvaxis::parse_policy(policy, name));
+  kvaxis::any_kv_cache cache;
+  kvaxis::check(kvaxis::any_kv_cache::create(c, {name.key.policy, codec_of(name.key.codec)},
+                                             {name.value.policy, codec_of(name.value.codec)}, {}, cache));
+  return cache;
+}
+
+const cache_set& caches_of(const char* policy, int dim, int context) {
+  struct held {
+    std::string name;
+    cache_set set;
+    std::size_t bytes;
+  };
+  static std::list<held> sets;  // the last used first
+  const std::string name = shape{policy, 0, dim, context}.name("", "");
+  const auto found = std::find_if(sets.begin(), sets.end(), [&](const held& h) { return h.name == name; });
+  if (found != sets.end()) {
+    sets.splice(sets.begin(), sets, found);
+  } else {
+    sets.push_front({name, make_set(policy, dim, context), 0});
+    held& made = sets.front();
+    for (const kvaxis::any_kv_cache& c : made.set.layers) made.bytes += c.bytes().total();
+    std::size_t total = 0;
+    for (const held& h : sets) total += h.bytes;
+    for (; total > held_bytes && sets.size() > 1; sets.pop_back()) total -= sets.back().bytes;
+  }
+  return sets.front().set;
+}
+
+std::vector<std::vector<segment>> cache_set::segments(side s) const {
+  std::vector<std::vector<segment>> all;
+  for (const kvaxis::any_kv_cache& cache : layers) {
+    const kvaxis::sequence_view view = cache.view();
+    const kvaxis::tile_format& f = *view.format;
+    std::vector<segment>& of_layer = all.emplace_back();
+    for (int i = 0; i < view.entry_count; ++i) {
+      const kvaxis::tile& t = *view.entries[i].tile;
+      if (s == side::both) of_layer.push_back({t.key_block(0), kv_heads * f.head_bytes});
+      for (int h = 0; h < kv_heads && s == side::keys; ++h) of_layer.push_back({t.key_block(h), f.key.bytes});
+      for (int h = 0; h < kv_heads && s == side::values; ++h) of_layer.push_back({t.value_block(h), f.value.bytes});
+    }
+  }
+  return all;
+}
+
+std::size_t cache_set::bytes(side s) const {
+  const kvaxis::tile_format& f = *layers[0].format();
+  const std::size_t block = (s != side::values ? f.key.bytes : 0) + (s != side::keys ? f.value.bytes : 0);
+  return block * kv_heads * static_cast<std::size_t>(layers[0].view().entry_count);
+}
+
+double cache_set::bits_per_value(side s) const {
+  const kvaxis::tile_format& f = *layers[0].format();
+  const int numbers = (s != side::values ? f.head_dim : 0) + (s != side::keys ? f.value_dim : 0);
+  return 8.0 * static_cast<double>(bytes(s)) / static_cast<double>(layers[0].size() * kv_heads * numbers);
+}
+
+double thread_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+void set_counters(benchmark::State& state, const shape& s, const cache_set& set, side what, double seconds) {
+  const double layer = seconds / static_cast<double>(state.iterations());
+  state.counters["bytes/s"] = static_cast<double>(set.bytes(what)) / layer;
+  state.counters["ns_per_key"] = 1e9 * layer / (static_cast<double>(s.context) * kv_heads);
+  state.counters["bits_per_value"] = set.bits_per_value(what);
+  // Measured right after the row's own loop: what disturbs one disturbs the other.
+  state.counters["read_ratio"] = layer / read_seconds(set, what);
+}
+
+void set_accuracy(benchmark::State& state, const accuracy& a) {
+  state.counters["error"] = a.error;
+  state.counters["loss"] = a.loss;
+}
+
+bool failed(benchmark::State& state, const kvaxis::status& s) {
+  if (!s.ok()) state.SkipWithError(s.argument);
+  return !s.ok();
+}
+
+}  // namespace bench

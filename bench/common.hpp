@@ -1,0 +1,117 @@
+// What the benchmarks share: shapes and their names, caches to read from, counters.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <cstddef>
+#include <kvaxis/cache/any_kv_cache.hpp>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+constexpr int kv_heads = 8;
+constexpr int query_groups[] = {1, 4, 8};  // query heads per kv head
+constexpr int head_dims[] = {64, 128, 256};
+constexpr int contexts[] = {1024, 4096, 16384, 65536};
+constexpr const char* policies[] = {
+    "k:int4-channel64-pre,v:int4-token64",
+    "k:int8-channel64-pre,v:int8-token64",
+    "k:e4m3-channel64-pre,v:e4m3-token64",
+    "k:f16,v:f16",
+};
+
+// What a row of the results is about. The name is <kind>/<isa>/<policy>/heads:<h>/dim:<d>/ctx:<tokens>.
+struct shape {
+  const char* policy = policies[0];
+  int group = 1;
+  int dim = 128;
+  int context = 1024;
+
+  [[nodiscard]] std::string name(const char* kind, const char* isa) const;
+};
+
+// Calls f(isa) for the instruction sets of this machine.
+template <class F>
+void for_each_isa(F&& f) {
+  for (int i = 0; i <= static_cast<int>(kvaxis::best_isa()); ++i) f(static_cast<kvaxis::isa>(i));
+}
+
+template <class F>
+void for_each_shape(F&& f) {
+  for (const char* policy : policies) {
+    for (const int dim : head_dims) {
+      for (const int context : contexts) {
+        for (const int group : query_groups) f(shape{policy, group, dim, context});
+      }
+    }
+  }
+}
+
+// Keys, values and queries: normal numbers, f32, the same in every run. Caches are filled with these tokens over and
+// over.
+struct tokens {
+  static constexpr int count = 1024;
+  std::vector<float> keys;     // [count][kv_heads][dim]
+  std::vector<float> values;   // [count][kv_heads][dim]
+  std::vector<float> queries;  // [8 * kv_heads][dim]
+};
+const tokens& tokens_of(int dim);
+
+kvaxis::any_kv_cache make_cache(const char* policy, int dim, int window);
+
+// A stretch of memory that a kernel reads.
+struct segment {
+  const std::byte* data;
+  std::size_t bytes;
+};
+enum class side { keys, values, both };
+
+// Equal caches, everything folded, used in turn. At the longest context they are so many that their bytes exceed
+// `memory_set_bytes`: each is then read from memory, not from the last use of its lines in a shared cache.
+constexpr std::size_t memory_set_bytes = std::size_t{600} << 20;
+struct cache_set {
+  std::vector<kvaxis::any_kv_cache> layers;
+  [[nodiscard]] const kvaxis::any_kv_cache& layer(std::size_t i) const { return layers[i % layers.size()]; }
+  [[nodiscard]] std::size_t bytes(side s) const;  // of one layer's blocks
+  [[nodiscard]] double bits_per_value(side s) const;
+  [[nodiscard]] std::vector<std::vector<segment>> segments(side s) const;  // [layer]
+};
+// Built at first use; the least recently used ones go when too many bytes are held.
+const cache_set& caches_of(const char* policy, int dim, int context);
+
+// One thread's CPU seconds. On a machine with other work, wall-clock time would measure that.
+double thread_seconds();
+
+// Reading at the machine's best speed: seconds per layer of the set, by the fastest of the loops of read_limit.cpp.
+double read_seconds(const cache_set& set, side s);
+
+// How far the kernels are from the same sums in double over the decoded numbers (largest difference, relative to the
+// root mean square), and how far decoding takes those sums from the ones over the original numbers (relative, root mean
+// square).
+struct accuracy {
+  double error = 0;
+  double loss = 0;
+};
+accuracy accuracy_of(kvaxis::isa isa, const shape& s, side what);
+
+// The counters of a row whose iterations took `seconds` together: bytes/s, ns_per_key (a key, a value, or both, of one
+// kv head), bits_per_value, and read_ratio, the time over that of reading the same bytes.
+void set_counters(benchmark::State& state, const shape& s, const cache_set& set, side what, double seconds);
+void set_accuracy(benchmark::State& state, const accuracy& a);
+
+// Skips a benchmark, or stops the program outside of one, when a call was refused.
+bool failed(benchmark::State& state, const kvaxis::status& s);
+
+void register_attend();
+void register_scores();
+void register_values();
+void register_append();
+void register_naive();
+void register_read_limit();
+
+// False, and a line on the standard error stream, if naive and fused results differ.
+bool check_naive();
+bool check_kernels();
+
+}  // namespace bench

@@ -1,0 +1,3 @@
+// The naive path with the flags of most users; see CMakeLists.txt.
+#define KVAXIS_NAIVE naive_plain
+#include "naive.inl"

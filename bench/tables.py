@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""The tables of bench/README.md from the JSON of kvaxis_bench: medians over the repetitions of each row.
+
+    kvaxis_bench --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true \\
+                 --benchmark_out=results.json --benchmark_out_format=json
+    bench/tables.py results.json
+"""
+import json
+import re
+import statistics
+import sys
+
+INT4 = "k:int4-channel64-pre,v:int4-token64"
+POLICIES = [INT4, "k:int8-channel64-pre,v:int8-token64", "k:e4m3-channel64-pre,v:e4m3-token64", "k:f16,v:f16"]
+NAIVE = ["O2", "O3-native", "O2-nibbles", "O3-native-nibbles", "O2-read-back", "O3-native-read-back"]
+NAME = re.compile(r"(\w+)/([\w-]+)/(.+)/heads:(\d+)/dim:(\d+)/ctx:(\d+)")
+
+
+class Results:
+    def __init__(self, path):
+        with open(path) as file:
+            data = json.load(file)
+        self.context = data["context"]
+        runs = {}
+        for row in data["benchmarks"]:
+            if row.get("run_type") == "iteration" and not row.get("error_occurred"):
+                runs.setdefault(row["name"].split("/repeats")[0], []).append(row)
+        self.rows = {NAME.match(name).groups(): repeats for name, repeats in runs.items() if NAME.match(name)}
+
+    def get(self, counter, kind, isa, policy=INT4, heads=1, ctx=4096, dim=128):
+        """The median of a counter, or None where the row was not measured."""
+        repeats = self.rows.get((kind, isa, policy, str(heads), str(dim), str(ctx)))
+        if not repeats or counter not in repeats[0]:
+            return None
+        return statistics.median(row[counter] for row in repeats)
+
+    def has(self, kind, isa):
+        return any(key[:2] == (kind, isa) for key in self.rows)
+
+
+def number(x, digits=1):
+    return "-" if x is None else f"{x:.{digits}f}"
+
+
+def ratio(a, b):
+    return "-" if a is None or b is None else f"{a / b:.1f}x"
+
+
+def table(header, rows):
+    print("| " + " | ".join(header) + " |")
+    print("|" + "---|" * len(header))
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+    print()
+
+
+def against_naive(r, kind, naive_kind):
+    flags = [f for f in NAIVE if r.has(naive_kind, f)]
+    for isa in ("avx512", "avx2"):
+        if not r.has(kind, isa):
+            continue
+        rows = []
+        for heads in (1, 4, 8):
+            fused = r.get("ns_per_key", kind, isa, heads=heads)
+            naive = [r.get("ns_per_key", naive_kind, f, heads=heads) for f in flags]
+            rows.append([str(heads), number(fused)] + [f"{number(n)} ({ratio(n, fused)})" for n in naive])
+        table(["query heads", f"fused, {isa}"] + [f"naive {f}" for f in flags], rows)
+
+
+def attend(r, ctx):
+    rows = []
+    for policy in POLICIES:
+        for isa in ("avx512", "avx2", "scalar"):
+            for heads in (1, 4, 8):
+                def get(counter):
+                    return r.get(counter, "attend", isa, policy, heads, ctx)
+                if get("ns_per_key") is None:
+                    continue
+                rows.append([policy, number(get("bits_per_value"), 2), isa, str(heads), number(get("ns_per_key")),
+                             number(get("bytes/s") / 1e9), number(get("read_ratio"), 2),
+                             f"{get('error'):.0e}", f"{get('loss'):.1e}"])
+    table(["policy", "bits", "isa", "query heads", "ns", "GB/s", "times the read limit", "error", "loss"], rows)
+
+
+def read_limits(r):
+    rows = []
+    for policy in POLICIES:
+        row = [policy]
+        for isa in ("scalar", "avx2", "avx512"):
+            row.append(number(r.get("ns_per_key", "read_limit", isa, policy, 1, 65536)))
+        rows.append(row)
+    table(["policy", "8-byte loads", "32-byte loads", "64-byte loads"], rows)
+
+
+def writing(r):
+    rows = [[policy] + [number(r.get("ns_per_key", kind, "scalar", policy), 0) for kind in ("append", "fold")]
+            for policy in POLICIES]
+    table(["policy", "append, one by one", "fold"], rows)
+
+
+def requirements(r):
+    for isa in ("avx2", "avx512"):
+        fused, naive = r.get("ns_per_key", "scores", isa), r.get("ns_per_key", "naive", "O2")
+        if fused and naive:
+            print(f"* {isa}, int4 keys, 1 query head: {naive / fused:.1f} times as fast as the naive path at -O2 (goal: 10)")
+        else:
+            print(f"* {isa}, int4 keys, 1 query head: unmeasured")
+    for isa, goal in (("avx2", 8), ("avx512", 3)):
+        times = r.get("read_ratio", "attend", isa, heads=4, ctx=65536)
+        measured = "unmeasured" if times is None else f"{times:.2f} times the read limit (goal: at most {goal})"
+        print(f"* {isa}, int4, attend at 4 query heads from memory: {measured}")
+    print()
+
+
+def main():
+    if len(sys.argv) != 2 or sys.argv[1] in ("-h", "--help"):
+        print(__doc__)
+        return 0 if len(sys.argv) == 2 else 2
+    r = Results(sys.argv[1])
+    c = r.context
+    print(f"{c.get('cpu', 'unknown CPU')}; ran: {c.get('instruction sets', '?').strip()}; "
+          f"unmeasured: {c.get('unmeasured (the CPU lacks them)', '?').strip()}\n")
+    requirements(r)
+    print("### Keys: dequantize, rotate, dot (ns per key, 4096 tokens)\n")
+    against_naive(r, "scores", "naive")
+    print("### Values: dequantize, multiply, add (ns per value, 4096 tokens)\n")
+    against_naive(r, "values", "naive_values")
+    print("### Attention from memory (ns per token and kv head, 65536 tokens)\n")
+    attend(r, 65536)
+    print("### Attention from the caches (4096 tokens)\n")
+    attend(r, 4096)
+    print("### Read limit from memory (ns per token and kv head, 65536 tokens)\n")
+    read_limits(r)
+    print("### Writing (ns per token and kv head, 4096 tokens)\n")
+    writing(r)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
