@@ -127,6 +127,15 @@ constexpr std::int64_t integer_limit(float bound) noexcept {
   return bound <= -9.2e18F ? INT64_MIN : static_cast<std::int64_t>(bound);
 }
 
+inline float largest_magnitude(const float* x, int n) noexcept {
+  float largest = 0.0F;
+  for (int i = 0; i < n; ++i) {
+    const float magnitude = std::fabs(x[i]);
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  return largest;
+}
+
 // Numbers are rounded by adding this: 1.5 * 2^23 leaves the integer in the low bits, ties to even. The sum is one
 // explicit fma, so that no compiler flag changes how the product before it was rounded.
 constexpr float round_magic = 12582912.0F;

@@ -23,11 +23,7 @@ struct minifloat {
   };
 
   static params fit(const float* x, int n) noexcept {
-    float largest = 0.0F;
-    for (int i = 0; i < n; ++i) {
-      const float magnitude = std::fabs(x[i]);
-      largest = magnitude > largest ? magnitude : largest;
-    }
+    const float largest = detail::largest_magnitude(x, n);
     return {largest > 0.0F ? detail::smallest_scale(largest, unit_max, float16{}) : float16{}};
   }
 
