@@ -2,6 +2,7 @@
 #include <cctype>
 #include <cmath>
 #include <kvaxis/cache/make_cache.hpp>
+#include <kvaxis/cache/plan.hpp>
 
 #include "common/arguments.hpp"
 #include "common/table.hpp"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <kvaxis/cache/make_cache.hpp>
+#include <kvaxis/cache/plan.hpp>
 
 namespace llm {
 namespace {

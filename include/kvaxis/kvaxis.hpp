@@ -1,4 +1,4 @@
-// Everything but the parts that need Eigen (eigen.hpp, eval/) and policies by name (cache/make_cache.hpp).
+// Everything but what one asks for by name: cache/make_cache.hpp, cache/plan.hpp, quantizers/round_trip.hpp, eigen.hpp, eval/.
 #pragma once
 
 #include "cache/kv_cache.hpp"

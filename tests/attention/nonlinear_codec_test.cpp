@@ -2,39 +2,14 @@
 // of query heads, against the oracle.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstdint>
 #include <kvaxis/cache/kv_cache.hpp>
-#include <vector>
+#include <square4.hpp>
 
 #include "against_oracle.hpp"
 
 namespace {
 
-// Levels that grow like squares: a sign, 3 bits of the root, a scale.
-struct square4 {
-  static constexpr int bits = 4;
-  static constexpr const char* name = "square4";
-  struct params {
-    kvaxis::float16 scale;
-  };
-  static params fit(const float* x, int n) noexcept {
-    float most = 0.0F;
-    for (int i = 0; i < n; ++i) most = std::fabs(x[i]) > most ? std::fabs(x[i]) : most;
-    return {kvaxis::to_float16(most)};
-  }
-  static void encode(params p, const float* x, int n, std::uint32_t* codes) noexcept {
-    const float scale = to_float(p.scale);
-    for (int i = 0; i < n; ++i) {
-      const float root = scale > 0.0F ? 7.0F * std::sqrt(std::fabs(x[i]) / scale) : 0.0F;
-      codes[i] = static_cast<std::uint32_t>(root > 7.0F ? 7.0F : root + 0.5F) | (x[i] < 0.0F ? 8U : 0U);
-    }
-  }
-  static float decode(params p, std::uint32_t code) noexcept {
-    const auto root = static_cast<float>(code & 7U) / 7.0F;
-    return ((code & 8U) != 0 ? -1.0F : 1.0F) * to_float(p.scale) * root * root;
-  }
-};
+using test::square4;
 
 template <class Keys, class Values>
 void expect_agreement() {

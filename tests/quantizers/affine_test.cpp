@@ -16,13 +16,7 @@ namespace {
 using kvaxis::float16;
 using kvaxis::float_bits;
 using kvaxis::to_float;
-
-template <class Codec>
-std::vector<std::uint32_t> encoded(typename Codec::params p, const std::vector<float>& x) {
-  std::vector<std::uint32_t> codes(x.size(), 0xDEADBEEFU);
-  Codec::encode(p, x.data(), static_cast<int>(x.size()), codes.data());
-  return codes;
-}
+using test::encoded;
 
 float largest(const std::vector<float>& x) { return *std::max_element(x.begin(), x.end()); }
 float smallest(const std::vector<float>& x) { return *std::min_element(x.begin(), x.end()); }

@@ -5,6 +5,7 @@
 #include <cfloat>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <kvaxis/formats/bits.hpp>
 #include <numbers.hpp>
 #include <string>
@@ -58,6 +59,13 @@ inline std::vector<group> codec_groups(float limit) {
   add("a step of metadata apart", {1.0F, 1.0F + 0x1p-10F, 1.0F + 0x1p-12F});
   add("one and its neighbour", {1.0F, 1.0F + FLT_EPSILON});
   return out;
+}
+
+template <class Codec>
+std::vector<std::uint32_t> encoded(typename Codec::params p, const std::vector<float>& x) {
+  std::vector<std::uint32_t> codes(x.size(), 0xDEADBEEFU);
+  Codec::encode(p, x.data(), static_cast<int>(x.size()), codes.data());
+  return codes;
 }
 
 }  // namespace test

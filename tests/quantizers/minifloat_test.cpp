@@ -17,13 +17,7 @@ using kvaxis::bits_float;
 using kvaxis::float16;
 using kvaxis::float_bits;
 using kvaxis::to_float;
-
-template <class Codec>
-std::vector<std::uint32_t> encoded(typename Codec::params p, const std::vector<float>& x) {
-  std::vector<std::uint32_t> codes(x.size(), 0xDEADBEEFU);
-  Codec::encode(p, x.data(), static_cast<int>(x.size()), codes.data());
-  return codes;
-}
+using test::encoded;
 
 template <class Codec>
 struct format;

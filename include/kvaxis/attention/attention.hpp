@@ -29,20 +29,23 @@ inline work_plan plan_work(const tile_format& f, int entry_count, int n_query, i
   const bool split = n_query == 1;
   w.items = split ? w.ranges * f.kv_heads : n_query * f.kv_heads;
   w.tasks = w.items < max_tasks ? w.items : max_tasks;
-  w.state_bytes = split ? round_up(state_floats(f, group) * sizeof(float), std::size_t{64}) : 0;
-  w.slice_bytes = scratch_bytes(f, group) + round_up(state_floats(f, group) * sizeof(float), std::size_t{64});
+  const std::size_t state_bytes = round_up(state_floats(f, group) * sizeof(float), std::size_t{64});
+  w.state_bytes = split ? state_bytes : 0;
+  w.slice_bytes = scratch_bytes(f, group) + 2 * state_bytes;
   return w;
 }
 
 struct task_memory {
   scratch buffers;
   softmax_state state;
+  softmax_state part;  // of one range, before it is merged
 };
 inline task_memory slice(const tile_format& f, int group, const work_plan& w, std::byte* base, int task) noexcept {
   arena a(base + static_cast<std::size_t>(task) * w.slice_bytes);
   task_memory m;
   m.buffers = place_scratch(f, group, a);
   m.state = place_state(group, a.take<float>(state_floats(f, group)));
+  m.part = place_state(group, a.take<float>(state_floats(f, group)));
   return m;
 }
 
@@ -70,11 +73,10 @@ inline void run_tasks(int tasks, const parallel_for& parallel, task body) {
   for (int t = 0; t < tasks; ++t) body(t);
 }
 
-inline void attend(const problem& p, int n_query, float* out, float* lse, const workspace& memory, int max_tasks,
+inline void attend(const problem& p, const work_plan& w, int n_query, float* out, float* lse, const workspace& memory,
                    const parallel_for& parallel) {
   const tile_format& f = *p.sequence.format;
   const walk_table& walk = active_walk();
-  const work_plan w = plan_work(f, p.sequence.entry_count, n_query, p.group, max_tasks);
   std::byte* base = align_workspace(memory);
   const auto range_end = [&](int range) {
     const int end = (range + 1) * range_entries;
@@ -96,11 +98,10 @@ inline void attend(const problem& p, int n_query, float* out, float* lse, const 
       }
       const int query = item / f.kv_heads;
       const int head = item % f.kv_heads;
-      const softmax_state part = place_state(p.group, m.buffers.partial);
       walk.attend_range(p, query, head, 0, range_end(0), m.buffers, m.state);
       for (int range = 1; range < w.ranges; ++range) {
-        walk.attend_range(p, query, head, range * range_entries, range_end(range), m.buffers, part);
-        walk.merge(f, p.group, part, m.state);
+        walk.attend_range(p, query, head, range * range_entries, range_end(range), m.buffers, m.part);
+        walk.merge(f, p.group, m.part, m.state);
       }
       write_result(p, m.state, query, head, out, lse);
     }

@@ -50,7 +50,7 @@ struct scratch {
   float* turned_query = nullptr;  // the same turned by a quarter: (-y, x) for each pair
   float* tile_queries = nullptr;  // rotated to the tile
   float* run_queries = nullptr;   // rotated to the run
-  double* angle_cos = nullptr;    // [pairs] of the distance from the query to `angle_position`
+  double* angle_cos = nullptr;    // [pairs] of the distance from the query to the current run
   double* angle_sin = nullptr;
   float* turn_cos = nullptr;  // [key_stride] the same, once per channel
   float* turn_sin = nullptr;
@@ -62,7 +62,6 @@ struct scratch {
   float* value_weights = nullptr;    // [segment][group][score_stride], times the scale; see sum_request
   float* value_constants = nullptr;  // [group][segment]
   float* expanded = nullptr;         // decoded rows
-  float* partial = nullptr;          // a softmax state
 };
 
 // Softmax state of a group of query heads: [group] maxima, [group] totals, [group][sum_stride] sums.
@@ -106,7 +105,6 @@ inline scratch place_scratch(const tile_format& f, int group, arena& a) noexcept
   s.value_weights = a.take<float>(segments * heads * std::size_t{score_stride});
   s.value_constants = a.take<float>(segments * heads);
   s.expanded = a.take<float>(static_cast<std::size_t>(key_rows > value_rows ? key_rows : value_rows));
-  s.partial = a.take<float>(state_floats(f, group));
   return s;
 }
 

@@ -187,27 +187,26 @@ KVAXIS_INLINE void score_row(const float* row, const float* queries, int channel
   for (int h = 0; h < H; ++h) out[h * score_stride] = sum(total[h]);
 }
 
-KVAXIS_INLINE void copy_row(const float* from, int count, float* to) {
-  for (int c = 0; c < count; c += lanes) store(to + c, load(from + c));
-}
-KVAXIS_INLINE void copy_row(const float16* from, int count, float* to) {
-  for (int c = 0; c < count; c += lanes) store(to + c, load_float16(&from[c].bits));
+// A row of a full-precision tile as f32: itself, or widened into `buffer`.
+KVAXIS_INLINE const float* as_floats(const float* row, int, float*) { return row; }
+KVAXIS_INLINE const float* as_floats(const float16* row, int count, float* buffer) {
+  for (int c = 0; c < count; c += lanes) store(buffer + c, load_float16(&row[c].bits));
+  return buffer;
 }
 
 template <class Row>
 inline void score_rows(const problem& p, const tile& t, int head, int first, int end, const scratch& s,
                        float* scores) noexcept {
   const tile_format& f = *t.format;
-  float* plain = s.expanded;
+  float* buffer = s.expanded;
   float* turned = s.expanded + f.key_stride;
   for (int token = first; token < end; ++token) {
-    copy_row(t.key_row<Row>(head, token), f.key_stride, plain);
-    const float* row = plain;
+    const float* row = as_floats(t.key_row<Row>(head, token), f.key_stride, buffer);
     if (f.pairs > 0) {
       const float* cosine = f.row_cos + token % run_tokens * f.key_stride;
       const float* sine = f.row_sin + token % run_tokens * f.key_stride;
       for (int c = 0; c < f.key_stride; c += lanes) {
-        store(turned + c, muladd(load_swapped(plain, c), load(sine + c), mul(load(plain + c), load(cosine + c))));
+        store(turned + c, muladd(load_swapped(row, c), load(sine + c), mul(load(row + c), load(cosine + c))));
       }
       row = turned;
     }
@@ -259,7 +258,6 @@ inline void score_entry(const problem& p, const entry& e, detail::slot_range slo
   if (t.folded) {
     keys = view_block(f.key, *f.key_codec, f.key_given[head], t.key_block(head), s.key_scale, s.key_offset);
     r.hot = r.rotate = t.hot_mask(head);
-    r.run_queries = s.run_queries;
     r.tile_queries = s.tile_queries;
     r.cos = f.run_cos;
     r.sin = f.run_sin;
@@ -267,22 +265,17 @@ inline void score_entry(const problem& p, const entry& e, detail::slot_range slo
     r.next_bytes = next.bytes;
   }
   for (int run = 0; run < slots.end; run += run_tokens) {
-    if (f.pairs > 0) {
-      angles.move_to(e.base_position + run);
-      if (run == 0 && t.folded) rotate_queries(f, p.group, s, s.tile_queries);
-    }
+    if (f.pairs > 0) angles.move_to(e.base_position + run);
+    if (run == 0 && t.folded) rotate_queries(f, p.group, s, s.tile_queries);
     if (run < span.first) continue;
-    if (run > 0 || !t.folded || f.pairs == 0) {
-      rotate_queries(f, p.group, s, s.run_queries);
-    } else {
-      r.run_queries = s.tile_queries;
-    }
-    if (f.pairs == 0) r.tile_queries = s.run_queries;
+    // The first run begins where the tile does, and without pairs nothing turns.
+    const bool as_tile = t.folded && (run == 0 || f.pairs == 0);
+    if (!as_tile) rotate_queries(f, p.group, s, s.run_queries);
     if (t.folded) {
+      r.run_queries = as_tile ? s.tile_queries : s.run_queries;
       r.first_lane = run;
       r.out = span.slots + run;
       score_run(p, t, head, keys, r, s);
-      r.run_queries = s.run_queries;
       continue;
     }
     const int first = slots.begin > run ? slots.begin : run;

@@ -56,7 +56,7 @@ inline void sum_decoded(const tile& t, int head, const block_view* b, sum_reques
     const int end = row + run_tokens < last ? row + run_tokens : last;
     if (!t.folded) {
       for (int i = row; i < end; ++i) {
-        copy_row(t.value_row<float16>(head, i), row_lanes, s.expanded + (i - row) * row_lanes);
+        as_floats(t.value_row<float16>(head, i), row_lanes, s.expanded + (i - row) * row_lanes);
       }
     } else if (b != nullptr) {
       (*f.value_codec->kernels)[static_cast<std::size_t>(this_isa)]->expand_values(*b, row, end, s.expanded);

@@ -112,8 +112,9 @@ class any_kv_cache {
   void store_tokens(const rows& k, const rows& v, int n, std::int64_t position, bool folds) noexcept;
   void open_tile(bool pinned, std::int64_t position) noexcept;
   void copy_rows(const rows& k, const rows& v, int count) noexcept;
-  void fold_due(std::int64_t keep) noexcept;
-  [[nodiscard]] int foldable() const noexcept;
+  [[nodiscard]] int foldable(std::int64_t keep) const noexcept;
+  status prepare_folds(int count) noexcept;
+  void fold_oldest(int count) noexcept;
   status check_append(const rows& k, const rows& v, int n, std::int64_t position) const noexcept;
   status make_problem(const float* q, int n_query, std::int64_t first_position, const attend_options& o,
                       detail::problem& out) const noexcept;

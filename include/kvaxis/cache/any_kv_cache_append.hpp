@@ -171,7 +171,7 @@ inline void any_kv_cache::store_tokens(const rows& k, const rows& v, int n, std:
               detail::skip_tokens(v, done, format_->kv_heads, format_->value_dim), count);
     done += count;
     entries_.back().open = count < room;
-    if (folds) fold_due(config_.window);
+    if (folds) fold_oldest(foldable(config_.window));
   }
   next_position_ = position + n;
 }
@@ -221,44 +221,50 @@ inline void any_kv_cache::copy_rows(const rows& k, const rows& v, int count) noe
   if (e.pinned) pinned_tokens_ += count;
 }
 
-// Folds the oldest closed tiles while at least `keep` unpinned full-precision tokens remain. The tiles are there.
-inline void any_kv_cache::fold_due(std::int64_t keep) noexcept {
-  while (first_exact_ < entries_.size()) {
-    entry& e = entries_[first_exact_];
-    const std::int64_t exact = size_ - folded_tokens_ - pinned_tokens_;
-    if (e.open || exact - e.count < keep) return;
+// How many of the oldest full-precision tiles are closed and leave at least `keep` unpinned full-precision tokens.
+inline int any_kv_cache::foldable(std::int64_t keep) const noexcept {
+  std::int64_t exact = size_ - folded_tokens_ - pinned_tokens_;
+  int count = 0;
+  for (int i = first_exact_; i < entries_.size(); ++i) {
+    exact -= entries_[i].count;
+    if (entries_[i].open || exact < keep) break;
+    ++count;
+  }
+  return count;
+}
+
+// Folds the `count` oldest full-precision tiles into spare ones, which are there.
+inline void any_kv_cache::fold_oldest(int count) noexcept {
+  for (; count > 0; --count) {
+    entry& e = entries_[first_exact_++];
     tile* folded = spare_folded_.pop();
     fold_tile(*e.tile, e.count, *folded, fold_scratch_);
     spare_exact_.push(e.tile);
     e.tile = folded;
     folded_tokens_ += e.count;
-    ++first_exact_;
   }
+}
+
+inline status any_kv_cache::prepare_folds(int count) noexcept {
+  needs n;
+  n.folded_tiles = count > spare_folded_.count() ? count - spare_folded_.count() : 0;
+  return prepare(n);
 }
 
 inline status any_kv_cache::fold() noexcept {
   if (format_ == nullptr) return {errc::invalid_argument, "cache: not created", 0};
-  needs n;
-  std::int64_t exact = size_ - folded_tokens_ - pinned_tokens_;
-  for (int i = first_exact_; i < entries_.size(); ++i) {
-    if (entries_[i].open || exact - entries_[i].count < config_.window) break;
-    exact -= entries_[i].count;
-    ++n.folded_tiles;
-  }
-  n.folded_tiles = n.folded_tiles > spare_folded_.count() ? n.folded_tiles - spare_folded_.count() : 0;
-  if (status s = prepare(n); !s.ok()) return s;
-  fold_due(config_.window);
+  const int count = foldable(config_.window);
+  if (status s = prepare_folds(count); !s.ok()) return s;
+  fold_oldest(count);
   return {};
 }
 
 inline status any_kv_cache::flush() noexcept {
   if (format_ == nullptr) return {errc::invalid_argument, "cache: not created", 0};
-  needs n;
-  const int exact = entries_.size() - first_exact_;
-  n.folded_tiles = exact > spare_folded_.count() ? exact - spare_folded_.count() : 0;
-  if (status s = prepare(n); !s.ok()) return s;
-  if (exact > 0) entries_.back().open = false;
-  fold_due(0);
+  const int count = entries_.size() - first_exact_;
+  if (status s = prepare_folds(count); !s.ok()) return s;
+  if (count > 0) entries_.back().open = false;
+  fold_oldest(count);
   return {};
 }
 

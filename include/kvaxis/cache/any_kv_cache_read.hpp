@@ -6,15 +6,19 @@
 KVAXIS_BEGIN_NAMESPACE
 namespace detail {
 
-// The entry and slot of a token index, which is in range.
-inline const entry& find_token(const sequence_view& s, std::int64_t token, int& slot) noexcept {
+struct token_place {
+  const kvaxis::tile* tile;
+  int slot;
+};
+
+// Where the token of an index lies, which is in range.
+inline token_place find_token(const sequence_view& s, std::int64_t token) noexcept {
   const entry* e = s.entries;
   while (token >= e->count) {
     token -= e->count;
     ++e;
   }
-  slot = e->begin + static_cast<int>(token);
-  return *e;
+  return {e->tile, e->begin + static_cast<int>(token)};
 }
 
 inline status check_read(const any_kv_cache& cache, std::int64_t token, int kv_head, const float* out) noexcept {
@@ -27,15 +31,15 @@ inline status check_read(const any_kv_cache& cache, std::int64_t token, int kv_h
   return {};
 }
 
-inline status check_finite(const float* x, std::int64_t count, std::int64_t per_query, const char* argument) noexcept {
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (!is_finite(x[i])) return {errc::non_finite, argument, i / per_query};
+// The numbers that come in (queries or weights, `per_query` for each query), where the results go, and the workspace.
+inline status check_buffers(const float* in, const char* argument, int n_query, std::int64_t per_query,
+                            const float* out, const workspace& memory, std::size_t needed) noexcept {
+  if (in == nullptr && per_query > 0) return {errc::invalid_argument, argument, 0};
+  if (out == nullptr) return {errc::invalid_argument, "out", 0};
+  for (std::int64_t i = 0; i < n_query * per_query; ++i) {
+    if (!is_finite(in[i])) return {errc::non_finite, argument, i / per_query};
   }
-  return {};
-}
-
-inline status check_workspace(const workspace& w, std::size_t needed) noexcept {
-  if (w.data == nullptr || w.bytes < needed) {
+  if (memory.data == nullptr || memory.bytes < needed) {
     return {errc::out_of_range, "workspace", static_cast<std::int64_t>(needed)};
   }
   return {};
@@ -45,17 +49,15 @@ inline status check_workspace(const workspace& w, std::size_t needed) noexcept {
 
 inline status any_kv_cache::read_key(std::int64_t token, int kv_head, float* out) const noexcept {
   if (status s = detail::check_read(*this, token, kv_head, out); !s.ok()) return s;
-  int slot = 0;
-  const entry& e = detail::find_token(view(), token, slot);
-  kvaxis::read_key(*e.tile, kv_head, slot, out);
+  const detail::token_place at = detail::find_token(view(), token);
+  kvaxis::read_key(*at.tile, kv_head, at.slot, out);
   return {};
 }
 
 inline status any_kv_cache::read_value(std::int64_t token, int kv_head, float* out) const noexcept {
   if (status s = detail::check_read(*this, token, kv_head, out); !s.ok()) return s;
-  int slot = 0;
-  const entry& e = detail::find_token(view(), token, slot);
-  kvaxis::read_value(*e.tile, kv_head, slot, out);
+  const detail::token_place at = detail::find_token(view(), token);
+  kvaxis::read_value(*at.tile, kv_head, at.slot, out);
   return {};
 }
 
@@ -98,29 +100,27 @@ inline status any_kv_cache::attend(const float* q, int n_query, std::int64_t fir
                                    const attend_options& options, float* out, float* lse, const workspace& memory,
                                    const parallel_for& parallel) const noexcept {
   detail::problem p;
-  if (status s = make_problem(q, n_query, first_position, options, p); !s.ok()) return s;
+  status s = make_problem(q, n_query, first_position, options, p);
+  if (!s.ok()) return s;
   if (n_query == 0) return {};
-  if (q == nullptr) return {errc::invalid_argument, "q", 0};
-  if (out == nullptr) return {errc::invalid_argument, "out", 0};
-  const std::int64_t per_query = static_cast<std::int64_t>(p.query_heads) * format_->head_dim;
-  if (status s = detail::check_finite(q, n_query * per_query, per_query, "q"); !s.ok()) return s;
   const detail::work_plan work = detail::plan_work(*format_, entries_.size(), n_query, p.group, options.max_tasks);
-  if (status s = detail::check_workspace(memory, work.bytes()); !s.ok()) return s;
-  detail::attend(p, n_query, out, lse, memory, options.max_tasks, parallel);
+  const std::int64_t per_query = static_cast<std::int64_t>(p.query_heads) * format_->head_dim;
+  s = detail::check_buffers(q, "q", n_query, per_query, out, memory, work.bytes());
+  if (!s.ok()) return s;
+  detail::attend(p, work, n_query, out, lse, memory, parallel);
   return {};
 }
 
 inline status any_kv_cache::scores(const float* q, int n_query, std::int64_t first_position,
                                    const attend_options& options, float* out, const workspace& memory) const noexcept {
   detail::problem p;
-  if (status s = make_problem(q, n_query, first_position, options, p); !s.ok()) return s;
+  status s = make_problem(q, n_query, first_position, options, p);
+  if (!s.ok()) return s;
   if (n_query == 0 || size_ == 0) return {};
-  if (q == nullptr) return {errc::invalid_argument, "q", 0};
-  if (out == nullptr) return {errc::invalid_argument, "out", 0};
-  const std::int64_t per_query = static_cast<std::int64_t>(p.query_heads) * format_->head_dim;
-  if (status s = detail::check_finite(q, n_query * per_query, per_query, "q"); !s.ok()) return s;
   const detail::work_plan work = detail::plan_work(*format_, entries_.size(), n_query, p.group, options.max_tasks);
-  if (status s = detail::check_workspace(memory, work.bytes()); !s.ok()) return s;
+  const std::int64_t per_query = static_cast<std::int64_t>(p.query_heads) * format_->head_dim;
+  s = detail::check_buffers(q, "q", n_query, per_query, out, memory, work.bytes());
+  if (!s.ok()) return s;
   const detail::task_memory m = detail::slice(*format_, p.group, work, detail::align_workspace(memory), 0);
   for (int i = 0; i < n_query * format_->kv_heads; ++i) {
     float* to = out + static_cast<std::int64_t>(i) * p.group * size_;
@@ -132,14 +132,12 @@ inline status any_kv_cache::scores(const float* q, int n_query, std::int64_t fir
 inline status any_kv_cache::weighted_sum(const float* weights, int n_query, const attend_options& options, float* out,
                                          const workspace& memory) const noexcept {
   detail::problem p;
-  if (status s = make_problem(nullptr, n_query, -max_position, options, p); !s.ok()) return s;
+  status s = make_problem(nullptr, n_query, -max_position, options, p);
+  if (!s.ok()) return s;
   if (n_query == 0) return {};
-  if (weights == nullptr && size_ > 0) return {errc::invalid_argument, "weights", 0};
-  if (out == nullptr) return {errc::invalid_argument, "out", 0};
-  const std::int64_t per_query = p.query_heads * size_;
-  if (status s = detail::check_finite(weights, n_query * per_query, per_query, "weights"); !s.ok()) return s;
   const detail::work_plan work = detail::plan_work(*format_, entries_.size(), n_query, p.group, options.max_tasks);
-  if (status s = detail::check_workspace(memory, work.bytes()); !s.ok()) return s;
+  s = detail::check_buffers(weights, "weights", n_query, p.query_heads * size_, out, memory, work.bytes());
+  if (!s.ok()) return s;
   const detail::task_memory m = detail::slice(*format_, p.group, work, detail::align_workspace(memory), 0);
   for (int i = 0; i < n_query * format_->kv_heads; ++i) {
     const float* from = weights + static_cast<std::int64_t>(i) * p.group * size_;

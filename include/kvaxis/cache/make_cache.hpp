@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "../quantizers/names.hpp"
-#include "plan.hpp"
+#include "any_kv_cache.hpp"
 
 KVAXIS_BEGIN_NAMESPACE
 
