@@ -56,6 +56,7 @@ const tokens& tokens_of(int dim) {
     std::generate(x.begin(), x.end(), [&] { return normal(bits); });
   };
   fill(t.keys, tokens::count * kv_heads);
+  for (std::size_t i = 0; i < t.keys.size(); i += 2) t.keys[i] += 4.0F;
   fill(t.values, tokens::count * kv_heads);
   fill(t.queries, 8 * kv_heads);
   return t;

@@ -16,6 +16,7 @@ constexpr int head_dims[] = {64, 128, 256};
 constexpr int contexts[] = {1024, 4096, 16384, 65536};
 constexpr const char* policies[] = {
     "k:int4-channel64-pre,v:int4-token64",
+    "k:int4-channel64-auto,v:int4-token64",
     "k:int8-channel64-pre,v:int8-token64",
     "k:e4m3-channel64-pre,v:e4m3-token64",
     "k:f16,v:f16",
@@ -31,12 +32,6 @@ struct shape {
   [[nodiscard]] std::string name(const char* kind, const char* isa) const;
 };
 
-// Calls f(isa) for the instruction sets of this machine.
-template <class F>
-void for_each_isa(F&& f) {
-  for (int i = 0; i <= static_cast<int>(kvaxis::best_isa()); ++i) f(static_cast<kvaxis::isa>(i));
-}
-
 template <class F>
 void for_each_shape(F&& f) {
   for (const char* policy : policies) {
@@ -48,8 +43,9 @@ void for_each_shape(F&& f) {
   }
 }
 
-// Keys, values and queries: normal numbers, f32, the same in every run. Caches are filled with these tokens over and
-// over.
+// Keys, values and queries: normal numbers, f32, the same in every run; every second pair of channels of the keys is
+// shifted by 4, as real keys are, so that `auto` keeps about a fifth of the pairs hot. Caches are filled with these tokens
+// over and over.
 struct tokens {
   static constexpr int count = 1024;
   std::vector<float> keys;     // [count][kv_heads][dim]
@@ -93,7 +89,7 @@ struct accuracy {
   double error = 0;
   double loss = 0;
 };
-accuracy accuracy_of(kvaxis::isa isa, const shape& s, side what);
+accuracy accuracy_of(kvaxis::isa isa, const shape& s, side what, kvaxis::arithmetic arithmetic);
 
 // The counters of a row whose iterations took `seconds` together: bytes/s, ns_per_key (a key, a value, or both, of one
 // kv head), bits_per_value, and read_ratio, the time over that of reading the same bytes.

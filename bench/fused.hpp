@@ -17,14 +17,15 @@ struct buffers {
 // Registers `kind` for every instruction set and shape; call(cache, queries, buffers) is one layer's work and answers a
 // status.
 template <class Call>
-void register_fused(const char* kind, side what, Call call) {
-  for_each_isa([=](kvaxis::isa isa) {
+void register_fused(const char* kind, side what, kvaxis::arithmetic arithmetic, Call call) {
+  kvaxis::for_each_isa([=](kvaxis::isa isa) {
     for_each_shape([=](const shape& s) {
       benchmark::RegisterBenchmark(s.name(kind, isa_name(isa)).c_str(), [=](benchmark::State& state) {
         const cache_set& set = caches_of(s.policy, s.dim, s.context);
         const float* queries = tokens_of(s.dim).queries.data();
         buffers b;
         b.options.query_heads = s.group * kv_heads;
+        b.options.arithmetic = arithmetic;
         b.memory.resize(set.layers[0].workspace_bytes(1, b.options));
         const auto heads = static_cast<std::size_t>(b.options.query_heads);
         const std::size_t logits = heads * static_cast<std::size_t>(s.context);
@@ -39,7 +40,7 @@ void register_fused(const char* kind, side what, Call call) {
           benchmark::ClobberMemory();
         }
         set_counters(state, s, set, what, thread_seconds() - start);
-        set_accuracy(state, accuracy_of(isa, s, what));
+        set_accuracy(state, accuracy_of(isa, s, what, arithmetic));
       });
     });
   });

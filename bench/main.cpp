@@ -38,7 +38,7 @@ void add_context() {
   std::string lacking;
   for (int i = 0; i < kvaxis::isa_count; ++i) {
     const auto isa = static_cast<kvaxis::isa>(i);
-    (isa <= kvaxis::best_isa() ? ran : lacking) += std::string(isa_name(isa)) + " ";
+    (kvaxis::has_isa(isa) ? ran : lacking) += std::string(isa_name(isa)) + " ";
   }
   benchmark::AddCustomContext("cpu", cpu_name());
   benchmark::AddCustomContext("instruction sets", ran);

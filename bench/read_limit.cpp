@@ -40,8 +40,7 @@ using read_fn = std::uint64_t (*)(const std::byte*, std::size_t);
 
 read_fn loop_of(kvaxis::isa isa) {
 #if defined(__x86_64__)
-  constexpr read_fn loops[] = {&read_words, &read_avx2, &read_avx512};
-  return loops[static_cast<int>(isa)];
+  return isa >= kvaxis::isa::avx512 ? &read_avx512 : isa >= kvaxis::isa::avx2 ? &read_avx2 : &read_words;
 #else
   return isa == kvaxis::isa::scalar ? &read_words : nullptr;
 #endif
@@ -77,12 +76,12 @@ double layer_seconds(read_fn loop, const std::vector<std::vector<segment>>& laye
 double read_seconds(const cache_set& set, side s) {
   const auto layers = set.segments(s);
   double best = 1e9;
-  for_each_isa([&](kvaxis::isa isa) { best = std::min(best, layer_seconds(loop_of(isa), layers)); });
+  kvaxis::for_each_isa([&](kvaxis::isa isa) { best = std::min(best, layer_seconds(loop_of(isa), layers)); });
   return best;
 }
 
 void register_read_limit() {
-  for_each_isa([](kvaxis::isa isa) {
+  kvaxis::for_each_isa([](kvaxis::isa isa) {
     for_each_shape([isa](const shape& s) {
       if (s.group != 1) return;  // no query takes part
       benchmark::RegisterBenchmark(s.name("read_limit", isa_name(isa)).c_str(), [isa, s](benchmark::State& state) {

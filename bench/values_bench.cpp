@@ -4,9 +4,10 @@
 namespace bench {
 
 void register_values() {
-  register_fused("values", side::values, [](const kvaxis::any_kv_cache& c, const float*, int, buffers& b) {
-    return c.weighted_sum(b.in.data(), 1, b.options, b.out.data(), b.workspace());
-  });
+  register_fused("values", side::values, kvaxis::arithmetic::automatic,
+                 [](const kvaxis::any_kv_cache& c, const float*, int, buffers& b) {
+                   return c.weighted_sum(b.in.data(), 1, b.options, b.out.data(), b.workspace());
+                 });
 }
 
 }  // namespace bench

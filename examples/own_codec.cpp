@@ -109,17 +109,16 @@ void add_rows(const data& d, table& out) {
   const Eigen::MatrixXd scores = kvaxis::reference_scores(layer, d.queries.data(), 1, tokens, d.options);
   const Eigen::MatrixXd exact = kvaxis::reference_attend(layer, d.queries.data(), 1, tokens, d.options);
   result first;
-  for (int i = 0; i <= static_cast<int>(kvaxis::best_isa()); ++i) {
-    const auto isa = static_cast<kvaxis::isa>(i);
+  kvaxis::for_each_isa([&](kvaxis::isa isa) {
     kvaxis::set_isa(isa);
     const result r = run_cache<cache>(d);
-    if (i == 0) first = r;
+    if (isa == kvaxis::isa::scalar) first = r;
     if (r.keys != first.keys) throw std::runtime_error("the keys read back differ between instruction sets");
     out.add({Codec::name, kvaxis::isa_name(isa), cell(cache::bits(dim), 4),
              cell(kvaxis::relative_error(d.keys, r.keys), 3), cell(kvaxis::softmax_divergence(scores, r.scores), 3),
              cell(kvaxis::relative_error(exact, r.out), 3),
              cell(static_cast<double>((r.out - first.out).cwiseAbs().maxCoeff()), 2)});
-  }
+  });
 }
 
 void run(arguments& given) {

@@ -63,6 +63,13 @@
 
 KVAXIS_BEGIN_NAMESPACE
 
+// How attention sums products with codes of 4 or 8 bits; other codecs are summed in f32.
+enum class arithmetic : int {
+  automatic,  // integer, with a second limb where the rounding would add more than a quarter of the codes' own error
+  f32,        // no rounding of queries and weights
+  int8,       // integer, one limb whatever it costs (8-bit codes: two)
+};
+
 // Limits of the whole library; create() and append() refuse what lies outside.
 constexpr int min_head_dim = 8;
 constexpr int max_head_dim = 576;

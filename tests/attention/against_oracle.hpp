@@ -83,7 +83,7 @@ class agreement {
 
   void expect(const question& ask, std::uint64_t seed = 1) const {
     const kvaxis::tile_format& f = *cache_.format();
-    kvaxis::attend_options o;
+    kvaxis::attend_options o = test::exact();
     o.query_heads = ask.group * f.kv_heads;
     o.scale = ask.scale;
     o.soft_cap = ask.soft_cap;

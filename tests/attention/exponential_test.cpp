@@ -25,6 +25,8 @@ const functions& active_functions() {
       {kvaxis::scalar::probe::exponentials, kvaxis::scalar::probe::soft_caps, kvaxis::scalar::probe::one_exponential},
 #if defined(__x86_64__) || defined(KVAXIS_EMULATE)
       {kvaxis::avx2::probe::exponentials, kvaxis::avx2::probe::soft_caps, kvaxis::avx2::probe::one_exponential},
+      {kvaxis::avx2::probe::exponentials, kvaxis::avx2::probe::soft_caps, kvaxis::avx2::probe::one_exponential},
+      {kvaxis::avx512::probe::exponentials, kvaxis::avx512::probe::soft_caps, kvaxis::avx512::probe::one_exponential},
       {kvaxis::avx512::probe::exponentials, kvaxis::avx512::probe::soft_caps, kvaxis::avx512::probe::one_exponential},
 #endif
   }};

@@ -89,7 +89,7 @@ TEST_P(Logits, B64_a_product_beyond_the_range_of_half) {
 
 // Logits of 100 and 90 before the cap of 50.
 TEST_P(Logits, B65_the_cap_in_every_storage_and_in_both_halves) {
-  kvaxis::attend_options o;
+  kvaxis::attend_options o = test::exact();
   o.scale = 1.0F;
   std::vector<float> q(128, 0.0F);
   q[0] = 1.0F;
@@ -138,7 +138,7 @@ TEST_P(Logits, spread_over_the_whole_range) {
     }
     std::vector<float> q(128, 0.0F);
     q[3] = 1.0F;
-    kvaxis::attend_options o;
+    kvaxis::attend_options o = test::exact();
     o.scale = 1.0F;
     const kvaxis::any_kv_cache cache = cache_with("k:f32,v:f32", keys, values, 30);
     const test::oracle truth(cache, {});

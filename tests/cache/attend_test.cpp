@@ -54,7 +54,7 @@ TEST_P(Attend, any_grouping_of_queries_gives_the_same_bits) {
   for (const std::string& policy : long_policies) {
     const kvaxis::any_kv_cache cache = long_cache(policy, long_shape());
     ASSERT_GT(cache.view().entry_count, 130);
-    kvaxis::attend_options o;
+    kvaxis::attend_options o = test::exact();
     o.query_heads = 6;
     const std::size_t row = 6 * 16;
     const std::vector<float> q = test::numbers(2).uniforms(7 * row, 4.0F);
@@ -90,7 +90,7 @@ TEST_P(Attend, any_number_of_tasks_on_any_threads_gives_the_same_bits) {
       const std::vector<float> q = test::numbers(3).uniforms(static_cast<std::size_t>(n_query * 2 * 16), 4.0F);
       const test::attention serial = test::attend(cache, q, n_query, cache.next_position());
       for (const int tasks : {1, 2, 3, 5, 16, 1000}) {
-        kvaxis::attend_options o;
+        kvaxis::attend_options o = test::exact();
         o.max_tasks = tasks;
         const std::string what = policy + ", tasks " + std::to_string(tasks);
         expect_same(test::attend(cache, q, n_query, cache.next_position(), o), serial, what);
@@ -104,7 +104,7 @@ TEST_P(Attend, any_number_of_tasks_on_any_threads_gives_the_same_bits) {
 TEST_P(Attend, the_workspace_may_lie_anywhere_and_hold_anything) {
   const kvaxis::any_kv_cache cache = long_cache(long_policies[0], long_shape());
   const std::vector<float> q = test::numbers(4).uniforms(2 * 16);
-  const test::attention want = test::attend(cache, q, 1, cache.next_position());
+  const test::attention want = test::attend(cache, q, 1, cache.next_position(), {});
   const std::size_t bytes = cache.workspace_bytes(1, {});
   for (const int shift : {0, 1, 4, 33, 63}) {
     for (const char fill : {'\0', '\x7F', '\xFF'}) {
@@ -141,7 +141,7 @@ TEST(Workspace, for_a_later_size_is_enough_until_then) {
 TEST_P(Attend, scores_and_weighted_sum_make_the_same_result) {
   for (const std::string& policy : long_policies) {
     const kvaxis::any_kv_cache cache = long_cache(policy, long_shape());
-    kvaxis::attend_options o;
+    kvaxis::attend_options o = test::exact();
     o.query_heads = 4;
     o.soft_cap = 3.0F;
     const std::vector<float> q = test::numbers(6).uniforms(2 * 4 * 16, 5.0F);
@@ -237,7 +237,7 @@ TEST_P(Attend, a_context_of_20000_tokens) {
     kvaxis::any_kv_cache cache = test::cache_of(policy, c);
     data.append_all_to(cache);
     EXPECT_EQ(cache.exact_tokens(), 4 + 128 + (20000 - 4 - 128) % 64);
-    kvaxis::attend_options o;
+    kvaxis::attend_options o = test::exact();
     o.query_heads = 2;
     const std::vector<float> q = test::numbers(10).uniforms(2 * 32, 6.0F);
     const test::attention got = test::attend(cache, q, 1, 20000, o);

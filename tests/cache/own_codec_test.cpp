@@ -2,8 +2,10 @@
 // the numbers of their scalar code there, and serve as keys and as values on both axes.
 #include <gtest/gtest.h>
 
+#include <calls.hpp>
 #include <cmath>
 #include <cstdint>
+#include <isa_test.hpp>
 #include <kvaxis/kvaxis.hpp>
 #include <kvaxis/quantizers/round_trip.hpp>
 #include <oracle.hpp>
@@ -112,7 +114,7 @@ outcome run(kvaxis::isa isa) {
       kvaxis::check(cache.read_value(t, h, r.values.data() + (t * kv_heads + h) * value_dim));
     }
   }
-  kvaxis::attend_options o;
+  kvaxis::attend_options o = test::exact();
   o.query_heads = query_heads;
   const std::vector<float> q = test::numbers(2).uniforms(2 * query_heads * dim, 2.0F);
   r.out.resize(2 * query_heads * value_dim);
@@ -148,8 +150,7 @@ TYPED_TEST(OwnCodec, same_bytes_and_numbers_on_every_isa) {
   using keys = typename TypeParam::keys;
   using values = typename TypeParam::values;
   const outcome scalar = run<keys, values>(kvaxis::isa::scalar);
-  for (int i = 1; i <= static_cast<int>(kvaxis::best_isa()); ++i) {
-    const auto isa = static_cast<kvaxis::isa>(i);
+  for (const kvaxis::isa isa : every_isa()) {
     const outcome other = run<keys, values>(isa);
     EXPECT_TRUE(other.contents == scalar.contents) << kvaxis::isa_name(isa);
     EXPECT_EQ(other.keys, scalar.keys) << kvaxis::isa_name(isa);

@@ -69,9 +69,9 @@ TEST(Threads, attend_on_one_cache_at_the_same_time) {
 
 TEST(Threads, tasks_of_one_attend) {
   const kvaxis::any_kv_cache cache = filled(test::rope_shape(4, 32), 3);
-  for (const int n_query : {1, 6}) {
+  for (const int n_query : {1, 6, 70}) {
     const std::vector<float> q = test::numbers(4).uniforms(static_cast<std::size_t>(n_query * 4 * 32));
-    const test::attention want = test::attend(cache, q, n_query, 700);
+    const test::attention want = test::attend(cache, q, n_query, 700, {});
     for (const int threads : {2, 3, 4}) {
       const engine_threads pool(threads);
       const test::attention got = test::attend(cache, q, n_query, 700, {}, pool);

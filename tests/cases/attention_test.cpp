@@ -80,14 +80,19 @@ TEST_P(Attention, B22_one_call_of_many_queries_equals_many_calls_of_one) {
     kvaxis::any_kv_cache cache = test::cache_of(policy, c);
     data.append_all_to(cache);
     const std::vector<float> q = test::numbers(4).uniforms(200 * 64, 0.1F);
-    const std::vector<float> all = test::attend(cache, q, 200, 0).out;
-    std::vector<float> each;
-    for (int i = 0; i < 200; ++i) {
-      const std::vector<float> one(q.begin() + 64 * i, q.begin() + 64 * (i + 1));
-      const std::vector<float> out = test::attend(cache, one, 1, i).out;
-      each.insert(each.end(), out.begin(), out.end());
+    std::vector<float> all;
+    for (const auto arithmetic : {kvaxis::arithmetic::automatic, kvaxis::arithmetic::f32}) {
+      kvaxis::attend_options o;
+      o.arithmetic = arithmetic;
+      all = test::attend(cache, q, 200, 0, o).out;
+      std::vector<float> each;
+      for (int i = 0; i < 200; ++i) {
+        const std::vector<float> one(q.begin() + 64 * i, q.begin() + 64 * (i + 1));
+        const std::vector<float> out = test::attend(cache, one, 1, i, o).out;
+        each.insert(each.end(), out.begin(), out.end());
+      }
+      EXPECT_EQ(all, each) << policy;
     }
-    EXPECT_EQ(all, each) << policy;
     const test::oracle oracle(cache, c.rope);
     const std::vector<double> want = oracle.attend(q, 200, 0, {}).out;
     for (std::size_t i = 0; i < all.size(); ++i) ASSERT_NEAR(all[i], want[i], 1e-4 * 0.02 + 1e-7) << policy << " " << i;
@@ -153,7 +158,7 @@ TEST_P(Attention, B35_the_shape_of_a_call_does_not_change_a_bit) {
       for (std::thread& t : running) t.join();
     };
     for (int i = 0; i < 50; ++i) {
-      const test::attention again = test::attend(cache, row, 1, 1000, {}, pool);
+      const test::attention again = test::attend(cache, row, 1, 1000, test::exact(), pool);
       ASSERT_EQ(again.out, alone.out) << threads;
       ASSERT_EQ(again.lse, alone.lse) << threads;
     }
@@ -206,7 +211,7 @@ TEST_P(Attention, B54_every_route_gives_the_same_result) {
       caches.push_back(std::move(cache));
     }
     const test::oracle oracle(caches[0], c.rope);
-    kvaxis::attend_options o;
+    kvaxis::attend_options o = test::exact();
     o.query_heads = 4;
     const std::vector<float> q = test::numbers(14).uniforms(64 * 4 * 32);
     const test::oracle::result want = oracle.attend(q, 64, 149, o);

@@ -2,6 +2,7 @@
 // logit error of keys with a scale per token.
 #include <gtest/gtest.h>
 
+#include <calls.hpp>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -69,7 +70,7 @@ std::vector<float> logits(const activations& a, const layer& l, const char* poli
   kvaxis::check(cache.flush());
   std::vector<float> queries;
   for (const kvaxis::float16 x : l.queries) queries.push_back(kvaxis::to_float(x));
-  kvaxis::attend_options options;
+  kvaxis::attend_options options = test::exact();
   options.query_heads = a.shape.query_heads;
   std::vector<std::byte> memory(cache.workspace_bytes(a.shape.queries, options));
   std::vector<float> out(static_cast<std::size_t>(a.shape.queries * a.shape.query_heads * a.shape.tokens));

@@ -38,7 +38,7 @@ double symmetric_bound(int bits, float lo, float hi) {
 
 void expect_attention_as_the_oracle(const kvaxis::any_kv_cache& cache, const kvaxis::rope& rope, int query_heads,
                                     const std::string& what) {
-  kvaxis::attend_options o;
+  kvaxis::attend_options o = test::exact();
   o.query_heads = query_heads;
   const std::vector<float> q =
       test::numbers(3).uniforms(static_cast<std::size_t>(query_heads * cache.format()->head_dim), 2.0F);
@@ -198,7 +198,7 @@ TEST_P(Shapes, B73_query_heads_find_their_kv_head) {
       kvaxis::any_kv_cache cache = test::cache_of(policy, c);
       data.append_all_to(cache);
       ASSERT_GT(cache.folded_tokens(), 0);
-      kvaxis::attend_options o;
+      kvaxis::attend_options o = test::exact();
       o.query_heads = h.query;
       const std::vector<float> q = test::numbers(8).uniforms(static_cast<std::size_t>(2 * h.query * 16));
       const std::vector<float> out = test::attend(cache, q, 2, 80, o).out;
@@ -209,7 +209,7 @@ TEST_P(Shapes, B73_query_heads_find_their_kv_head) {
       }
     }
   }
-  kvaxis::attend_options o;
+  kvaxis::attend_options o = test::exact();
   o.query_heads = 10;
   EXPECT_EQ(test::cache_of("k:f16,v:f16", test::shape(4, 16)).workspace_bytes(1, o), 0U);
 }

@@ -46,6 +46,8 @@ inline const vocabulary& active_vocabulary() {
     &kvaxis::scalar::probe::table,
 #if defined(__x86_64__) || defined(KVAXIS_EMULATE)
     &kvaxis::avx2::probe::table,
+    &kvaxis::avx2::probe::table,
+    &kvaxis::avx512::probe::table,
     &kvaxis::avx512::probe::table,
 #endif
   };

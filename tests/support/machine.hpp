@@ -17,8 +17,7 @@ inline std::string cpu_name() {
 // "scalar avx2 avx512", as far as the machine has them (in the emulated build: all).
 inline std::string isa_names() {
   std::string names;
-  for (int i = 0; i <= static_cast<int>(kvaxis::best_isa()); ++i) {
-    names += (i == 0 ? "" : " ") + std::string(kvaxis::isa_name(static_cast<kvaxis::isa>(i)));
-  }
+  kvaxis::for_each_isa(
+      [&](kvaxis::isa which) { names += (names.empty() ? "" : " ") + std::string(kvaxis::isa_name(which)); });
   return names;
 }

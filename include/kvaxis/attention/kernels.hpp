@@ -34,8 +34,14 @@ struct block_view {
   bool across = false;
 };
 
-// Scores of one run of tokens. Queries are in stored channel order; pairs of `hot` take the queries rotated to the run,
-// the other rows those rotated to the tile. Rows of pairs in `rotate` are turned by the token's offset in its run
+// Some of a block's quads, in order.
+struct quad_list {
+  std::uint16_t quads[max_head_dim / 4];
+  int count = 0;
+};
+
+// Adds the scores of one run of tokens. Queries are in stored channel order; pairs of `hot` take the queries rotated to
+// the run, the other rows those rotated to the tile. Rows of pairs in `rotate` are turned by the token's offset in its run
 // first.
 struct score_request {
   const float* run_queries = nullptr;   // [head][query_stride]
@@ -44,9 +50,10 @@ struct score_request {
   const float* sin = nullptr;
   const std::uint32_t* hot = nullptr;
   const std::uint32_t* rotate = nullptr;
-  int first_lane = 0;               // of the run in the block
-  float* out = nullptr;             // [head][score_stride], the run's tokens
-  const std::byte* next = nullptr;  // what will be read after this block, to be prefetched
+  const quad_list* hot_quads = nullptr;  // [2] quads whose first, or second, pair is hot; for hot_scores
+  int first_lane = 0;                    // of the run in the block
+  float* out = nullptr;                  // [head][score_stride], the run's tokens
+  const std::byte* next = nullptr;       // what will be read after this block, to be prefetched
   std::size_t next_bytes = 0;
 };
 
@@ -74,6 +81,7 @@ struct unit_kernels {
   using sum_fn = void (*)(const block_view&, const sum_request&, int first_head) noexcept;
   // For 1, 2, 3, 4 and 8 heads, which share one decoding; for blocks with groups along the lanes.
   std::array<score_fn, 5> scores;
+  std::array<score_fn, 5> hot_scores;  // of hot pairs alone, without prefetch; for codes of 4 and 8 bits and for f32
   std::array<sum_fn, 5> sums;
   // The run's keys as f32 rows [row][run_tokens], rotated where asked.
   void (*expand_keys)(const block_view&, const score_request&, float* out) noexcept;
@@ -95,8 +103,7 @@ template <unit_kind U>
 inline constexpr std::array<const unit_kernels*, isa_count> kernels_of = {
     &scalar::kernels<U>,
 #if defined(__x86_64__) || defined(KVAXIS_EMULATE)
-    &avx2::kernels<U>,
-    &avx512::kernels<U>,
+    &avx2::kernels<U>,   &avx2::kernels<U>, &avx512::kernels<U>, &avx512::kernels<U>,
 #endif
 };
 

@@ -51,6 +51,14 @@ struct quad_reader {
       }
     }
   }
+  // Groups along the lanes: to another quad.
+  KVAXIS_INLINE void move(int quads) {
+    quad += quads * (bits * block_lanes / 8);
+    if constexpr (scaled) {
+      scale += 4 * quads;
+      offset += 4 * quads;
+    }
+  }
   KVAXIS_INLINE void advance() {
     quad += bits * block_lanes / 8;
     if constexpr (scaled && Across) {
@@ -154,11 +162,12 @@ KVAXIS_INLINE void add_pair(const float* a, const vf* x, const vf* y, vf (*sums)
 
 template <unit_kind U, int H, int V>
 KVAXIS_INLINE void score_lanes(const block_view& b, const score_request& r, int first_head, int lane) {
+  float* out = r.out + first_head * score_stride + lane - r.first_lane;
   vf sums[H][V];
   KVAXIS_UNROLL
   for (int h = 0; h < H; ++h) {
     KVAXIS_UNROLL
-    for (int v = 0; v < V; ++v) sums[h][v] = zero();
+    for (int v = 0; v < V; ++v) sums[h][v] = KVAXIS_TARGET::load(out + h * score_stride + v * lanes);
   }
   // Copies, because the compiler would read the members again after every prefetch.
   const int quads = b.rows / 4;
@@ -190,7 +199,6 @@ KVAXIS_INLINE void score_lanes(const block_view& b, const score_request& r, int 
     run_queries += 4;
     tile_queries += 4;
   }
-  float* out = r.out + first_head * score_stride + lane - r.first_lane;
   KVAXIS_UNROLL
   for (int h = 0; h < H; ++h) {
     KVAXIS_UNROLL
@@ -210,6 +218,51 @@ void scores(const block_view& b, const score_request& r, int first_head) noexcep
   constexpr int step = score_vectors<H> * lanes;
   for (int lane = 0; lane < run_tokens; lane += step) {
     score_lanes<U, H, score_vectors<H>>(b, r, first_head, r.first_lane + lane);
+  }
+}
+
+// The first, or second, pairs of some quads, which are all hot.
+template <unit_kind U, int H, int V, int Half>
+KVAXIS_INLINE void add_hot_pairs(const block_view& b, const score_request& r, int first_head, int lane, vf (*sums)[V]) {
+  const float* const cosines = r.cos + (lane - r.first_lane) + Half * run_tokens;
+  const float* const sines = r.sin + (lane - r.first_lane) + Half * run_tokens;
+  const float* const queries = r.run_queries + first_head * query_stride + 2 * Half;
+  const quad_list& list = r.hot_quads[Half];
+  quad_reader<U, V, false> keys(b, 0, lane);
+  for (int i = 0, at = 0; i < list.count; ++i) {
+    const int index = list.quads[i];
+    keys.move(index - at);
+    at = index;
+    keys.load();
+    vf x[V];
+    vf y[V];
+    keys.template rows<Half>(x, y);
+    // Rows of f32 were decoded, and rotated, before.
+    if constexpr (U != unit_kind::f32) {
+      rotate_pair<V>(cosines + 2 * run_tokens * index, sines + 2 * run_tokens * index, x, y);
+    }
+    add_pair<H, V, query_stride>(queries + 4 * index, x, y, sums);
+  }
+}
+
+template <unit_kind U, int H>
+void hot_scores(const block_view& b, const score_request& r, int first_head) noexcept {
+  constexpr int V = score_vectors<H>;
+  for (int lane = r.first_lane; lane < r.first_lane + run_tokens; lane += V * lanes) {
+    float* out = r.out + first_head * score_stride + lane - r.first_lane;
+    vf sums[H][V];
+    KVAXIS_UNROLL
+    for (int h = 0; h < H; ++h) {
+      KVAXIS_UNROLL
+      for (int v = 0; v < V; ++v) sums[h][v] = load(out + h * score_stride + v * lanes);
+    }
+    add_hot_pairs<U, H, V, 0>(b, r, first_head, lane, sums);
+    add_hot_pairs<U, H, V, 1>(b, r, first_head, lane, sums);
+    KVAXIS_UNROLL
+    for (int h = 0; h < H; ++h) {
+      KVAXIS_UNROLL
+      for (int v = 0; v < V; ++v) store(out + h * score_stride + v * lanes, sums[h][v]);
+    }
   }
 }
 
@@ -339,7 +392,16 @@ void expand_values(const block_view& b, int first_row, int end_row, float* out) 
 }
 
 template <unit_kind U>
+constexpr std::array<unit_kernels::score_fn, 5> hot_score_table() {
+  if constexpr (U == unit_kind::u4 || U == unit_kind::u8 || U == unit_kind::f32) {
+    return {&hot_scores<U, 1>, &hot_scores<U, 2>, &hot_scores<U, 3>, &hot_scores<U, 4>, &hot_scores<U, 8>};
+  }
+  return {};
+}
+
+template <unit_kind U>
 inline constexpr unit_kernels kernels = {{&scores<U, 1>, &scores<U, 2>, &scores<U, 3>, &scores<U, 4>, &scores<U, 8>},
+                                         hot_score_table<U>(),
                                          {&sums<U, 1>, &sums<U, 2>, &sums<U, 3>, &sums<U, 4>, &sums<U, 8>},
                                          &expand_keys<U>,
                                          &expand_values<U>};

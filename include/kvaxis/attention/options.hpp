@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels.hpp"
+#include "integer.hpp"
 
 KVAXIS_BEGIN_NAMESPACE
 
@@ -13,6 +13,7 @@ struct attend_options {
   float scale = 0.0F;     // of the logits; 0: head_dim^-1/2
   float soft_cap = 0.0F;  // logits become cap * tanh(logit / cap), before the mask; 0: none
   int max_tasks = 16;     // the most tasks that are handed to parallel_for at once; each has a slice of the workspace
+  kvaxis::arithmetic arithmetic = arithmetic::automatic;  // of the sums, see attention/integer.hpp
 };
 
 // Scratch memory of one call, any alignment; see workspace_bytes(). One per concurrent call.
@@ -42,29 +43,63 @@ struct problem {
   int group = 0;  // query heads per kv head
   float scale = 1.0F;
   float soft_cap = 0.0F;
+  kvaxis::arithmetic arithmetic = arithmetic::automatic;
+  const integer_kernels* integer = nullptr;  // null: f32
 };
+
+// What one walk over the tiles works on: `queries` from `first` on, and of each the groups of some kv heads. A *row* is
+// one query head of one query, [kv head][query][head of the group]; each tile is decoded once for all rows of a kv head.
+struct query_block {
+  int first = 0;
+  int queries = 0;
+  int head = 0;
+  int heads = 1;
+};
+
+// Queries of a block lie between multiples of block_queries(), so that all are a small distance from a multiple of
+// run_tokens: they are rotated to that position first, and from there to every tile together.
+constexpr int max_rows = 64;  // of a kv head
+[[nodiscard]] constexpr int block_queries(int group) noexcept {
+  int queries = 1;
+  while (2 * queries * group <= max_rows && 2 * queries <= run_tokens) queries *= 2;
+  return queries;
+}
+[[nodiscard]] constexpr std::int64_t floor_to_multiple(std::int64_t x, int of) noexcept {
+  return x >= 0 ? x / of * of : -((-x + of - 1) / of * of);
+}
 
 // The buffers of one task.
 struct scratch {
-  float* query = nullptr;         // [group][query_stride], stored order, scaled
-  float* turned_query = nullptr;  // the same turned by a quarter: (-y, x) for each pair
-  float* tile_queries = nullptr;  // rotated to the tile
-  float* run_queries = nullptr;   // rotated to the run
-  double* angle_cos = nullptr;    // [pairs] of the distance from the query to the current run
+  float* query =
+      nullptr;  // [row][query_stride], stored order, scaled, rotated to the block's position; of all kv heads
+  float* tile_queries = nullptr;  // of one kv head, as all that follows: rotated to the tile
+  float* run_queries[2] = {};     // rotated to this run and to the next one, in turn
+  double* angle_cos = nullptr;    // [pairs] of the distance from the queries to the current tile
   double* angle_sin = nullptr;
-  float* turn_cos = nullptr;  // [key_stride] the same, once per channel
-  float* turn_sin = nullptr;
-  float* scores = nullptr;     // [group][score_stride]
+  float* turn_cos = nullptr;   // [step_entries][key_stride] the same, once per channel
+  float* turn_sin = nullptr;   // minus for the first member of a pair
+  float* scores = nullptr;     // [row][score_stride]
   float* key_scale = nullptr;  // parameters of the current blocks, widened
   float* key_offset = nullptr;
   float* value_scale = nullptr;
   float* value_offset = nullptr;
-  float* value_weights = nullptr;    // [segment][group][score_stride], times the scale; see sum_request
-  float* value_constants = nullptr;  // [group][segment]
+  float* value_weights = nullptr;    // [segment][row][score_stride], times the scale; see sum_request
+  float* value_constants = nullptr;  // [row][segment]
   float* expanded = nullptr;         // decoded rows
+  // Of integer sums: parameters of the rows that they cover, and what round_weights makes, [segment][row].
+  float* scales = nullptr;
+  float* centres = nullptr;
+  float* folded = nullptr;       // [byte_stride]
+  std::int8_t* bytes = nullptr;  // [byte_stride]
+  kvaxis::byte_weights* weights = nullptr;
+  float* inverse = nullptr;  // of the step
+  bool* coarse = nullptr;    // one byte is not enough
 };
 
-// Softmax state of a group of query heads: [group] maxima, [group] totals, [group][sum_stride] sums.
+// Entries whose scores are taken together: at most max_tile_tokens tokens in runs.
+constexpr int step_entries = max_tile_tokens / run_tokens;
+
+// Softmax state of a block of rows: [row] maxima, [row] totals, [row][sum_stride] sums.
 struct softmax_state {
   float* maxima = nullptr;
   float* totals = nullptr;
@@ -72,31 +107,32 @@ struct softmax_state {
 };
 
 [[nodiscard]] inline int sum_stride(const tile_format& f) noexcept { return round_up(f.value_dim, 32); }
-[[nodiscard]] inline std::size_t state_floats(const tile_format& f, int group) noexcept {
-  return static_cast<std::size_t>(group) * static_cast<std::size_t>(sum_stride(f) + 2);
+[[nodiscard]] inline std::size_t state_floats(const tile_format& f, int rows) noexcept {
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(sum_stride(f) + 2);
 }
-[[nodiscard]] inline softmax_state place_state(int group, float* memory) noexcept {
-  return {memory, memory + group, memory + 2 * group};
+[[nodiscard]] inline softmax_state place_state(int rows, float* memory) noexcept {
+  return {memory, memory + rows, memory + 2 * rows};
 }
 
-inline scratch place_scratch(const tile_format& f, int group, arena& a) noexcept {
-  const auto heads = static_cast<std::size_t>(group);
+inline scratch place_scratch(const tile_format& f, int kv_heads, int rows, arena& a) noexcept {
+  const auto heads = static_cast<std::size_t>(rows);
   const auto queries = heads * std::size_t{query_stride};
   const auto stride = static_cast<std::size_t>(f.key_stride);
   const auto key_groups = static_cast<std::size_t>(round_up(f.key.groups(), 16));
   const auto value_groups = static_cast<std::size_t>(round_up(f.value.groups(), 16));
   const auto segments = static_cast<std::size_t>(f.value.across ? 0 : f.value.groups_per_line());
+  const std::size_t byte_rows = heads * (segments > 1 ? segments : 1);
+  const std::size_t parameters = key_groups > value_groups ? key_groups : value_groups;
   const int key_rows = f.key.rows * run_tokens;
   const int value_rows = run_tokens * (f.value.lanes > f.value_stride ? f.value.lanes : f.value_stride);
   scratch s;
-  s.query = a.take<float>(queries);
-  s.turned_query = a.take<float>(queries);
+  s.query = a.take<float>(static_cast<std::size_t>(kv_heads) * queries);
   s.tile_queries = a.take<float>(queries);
-  s.run_queries = a.take<float>(queries);
+  for (float*& run : s.run_queries) run = a.take<float>(queries);
   s.angle_cos = a.take<double>(static_cast<std::size_t>(round_up(f.pairs, 8)));
   s.angle_sin = a.take<double>(static_cast<std::size_t>(round_up(f.pairs, 8)));
-  s.turn_cos = a.take<float>(stride);
-  s.turn_sin = a.take<float>(stride);
+  s.turn_cos = a.take<float>(std::size_t{step_entries} * stride);
+  s.turn_sin = a.take<float>(std::size_t{step_entries} * stride);
   s.scores = a.take<float>(heads * std::size_t{score_stride});
   s.key_scale = a.take<float>(key_groups);
   s.key_offset = a.take<float>(key_groups);
@@ -105,12 +141,19 @@ inline scratch place_scratch(const tile_format& f, int group, arena& a) noexcept
   s.value_weights = a.take<float>(segments * heads * std::size_t{score_stride});
   s.value_constants = a.take<float>(segments * heads);
   s.expanded = a.take<float>(static_cast<std::size_t>(key_rows > value_rows ? key_rows : value_rows));
+  s.scales = a.take<float>(parameters);
+  s.centres = a.take<float>(parameters);
+  s.folded = a.take<float>(byte_rows * std::size_t{byte_stride});
+  s.bytes = a.take<std::int8_t>(byte_rows * std::size_t{byte_stride});
+  s.weights = a.take<kvaxis::byte_weights>(byte_rows);
+  s.inverse = a.take<float>(byte_rows);
+  s.coarse = a.take<bool>(byte_rows);
   return s;
 }
 
-[[nodiscard]] inline std::size_t scratch_bytes(const tile_format& f, int group) noexcept {
+[[nodiscard]] inline std::size_t scratch_bytes(const tile_format& f, int kv_heads, int rows) noexcept {
   arena count(nullptr);
-  place_scratch(f, group, count);
+  place_scratch(f, kv_heads, rows, count);
   return count.used();
 }
 

@@ -8,89 +8,6 @@
 KVAXIS_BEGIN_NAMESPACE
 namespace KVAXIS_TARGET {
 
-constexpr isa this_isa = lanes == 16 ? isa::avx512 : lanes == 8 ? isa::avx2 : isa::scalar;
-
-// --- Rotation of the queries -----------------------------------------------------------------------------------------
-
-// The queries of one kv head's group, in stored order and scaled; attention_factor^2 goes to the rotated channels, here
-// once.
-inline void load_queries(const problem& p, int query, int head, const scratch& s) noexcept {
-  const tile_format& f = *p.sequence.format;
-  for (int h = 0; h < p.group; ++h) {
-    const float* from = p.q + (static_cast<std::ptrdiff_t>(query) * p.query_heads + head * p.group + h) * f.head_dim;
-    float* to = s.query + h * query_stride;
-    float* turned = s.turned_query + h * query_stride;
-    for (int c = 0; c < f.key_stride; ++c) to[c] = turned[c] = 0.0F;
-    for (int c = 0; c < f.head_dim; ++c)
-      to[c] = from[f.order[c]] * (c < 2 * f.pairs ? p.scale * f.query_factor : p.scale);
-    for (int i = 0; i < f.pairs; ++i) {
-      turned[2 * i] = -to[2 * i + 1];
-      turned[2 * i + 1] = to[2 * i];
-    }
-  }
-  for (int c = 0; c < f.key_stride; ++c) {
-    s.turn_cos[c] = 1.0F;
-    s.turn_sin[c] = 0.0F;
-  }
-}
-
-// The rotation from the query to a position in the sequence, in double. Neighbouring runs follow from one another by a
-// complex product; every range starts from exact angles, so the result does not depend on how ranges were spread over
-// threads.
-struct angle_walk {
-  const tile_format& format;
-  const scratch& buffers;
-  std::int64_t query_position;
-  std::int64_t at = 0;
-  bool started = false;
-
-  void move_to(std::int64_t position) noexcept {
-    if (started && position == at) return;
-    const bool next_run = started && position == at + run_tokens;
-    started = true;
-    at = position;
-    double* const cosine = buffers.angle_cos;
-    double* const sine = buffers.angle_sin;
-    const int pairs = detail::round_up(format.pairs, 8);  // the tables are padded
-    if (!next_run) {
-      const auto distance = static_cast<double>(query_position - position);
-      for (int i = 0; i < pairs; ++i) sincos(distance * format.frequency[i], sine[i], cosine[i]);
-    }
-    for (int i = 0; i < pairs; i += lanes_d) {
-      vd c = load_d(cosine + i);
-      vd s = load_d(sine + i);
-      if (next_run) {  // the distance falls by run_tokens
-        const vd step_c = load_d(format.step_cos + i);
-        const vd step_s = load_d(format.step_sin + i);
-        const vd turned = fma_d(c, step_c, mul_d(s, step_s));
-        s = fnma_d(c, step_s, mul_d(s, step_c));
-        c = turned;
-        store_d(cosine + i, c);
-        store_d(sine + i, s);
-      }
-      store_twice(buffers.turn_cos + 2 * i, c);
-      store_twice(buffers.turn_sin + 2 * i, s);
-    }
-  }
-};
-
-inline void rotate_queries(const tile_format& f, int group, const scratch& s, float* out) noexcept {
-  const int stride = f.key_stride;
-  for (int c = 0; c < stride; c += lanes) {
-    const vf cosine = load(s.turn_cos + c);
-    const vf sine = load(s.turn_sin + c);
-    const float* from = s.query + c;
-    const float* turned = s.turned_query + c;
-    float* to = out + c;
-    for (int h = 0; h < group; ++h) {
-      store(to, muladd(load(turned), sine, mul(load(from), cosine)));
-      from += query_stride;
-      turned += query_stride;
-      to += query_stride;
-    }
-  }
-}
-
 // --- Views of blocks -----------------------------------------------------------------------------------------------
 
 inline void widen(const std::byte* from, int count, float* out) noexcept {
@@ -105,6 +22,7 @@ inline block_view view_block(const block_layout& b, const codec_table& codec, gi
                              float* scale, float* offset) noexcept {
   block_view v{reinterpret_cast<const std::uint32_t*>(block), scale, offset, b.rows, b.lanes, b.group_length, b.across};
   const int groups = b.groups();
+  for (int i = groups; i < detail::round_up(groups, 16); ++i) scale[i] = offset[i] = 0.0F;
   if (b.members == 0) {
     if (codec.members == 0) {  // an identity codec: no parameters
       v.scale = v.offset = nullptr;
@@ -138,26 +56,27 @@ inline block_view view_rows(const float* rows, int count, int row_lanes) noexcep
 
 // --- Scores --------------------------------------------------------------------------------------------------------
 
-// How many of `left` heads the next kernel takes, and its place in the tables of kernels.
-inline int next_heads(int left) noexcept { return left >= 8 ? 8 : left < 4 ? left : 4; }
-inline std::size_t kernel_index(int heads) noexcept { return heads == 8 ? 4U : static_cast<std::size_t>(heads - 1); }
-
-inline void score_heads(const unit_kernels& k, const block_view& b, const score_request& r, int group) noexcept {
-  for (int h = 0; h < group;) {
-    const int heads = next_heads(group - h);
-    k.scores[kernel_index(heads)](b, r, h);
+using score_table = std::array<unit_kernels::score_fn, 5>;
+inline void score_heads(const score_table& k, const block_view& b, const score_request& r, int rows) noexcept {
+  for (int h = 0; h < rows;) {
+    const int heads = next_heads(rows - h);
+    k[kernel_index(heads)](b, r, h);
     h += heads;
   }
 }
 
-// Scores of the run that starts at r.first_lane of a folded key block.
-inline void score_run(const problem& p, const tile& t, int head, const block_view& b, const score_request& run,
+// Scores of the run that starts at r.first_lane of a folded key block; with r.hot_quads those of the hot pairs alone.
+// Many rows take keys that were decoded once.
+inline void score_run(const tile& t, int head, const block_view& b, const score_request& run, int rows,
                       const scratch& s) noexcept {
   const tile_format& f = *t.format;
   static constexpr std::uint32_t nothing[max_pairs / 32 + 1] = {};
+  const bool hot = run.hot_quads != nullptr;
   const auto* linear =
       f.key_codec->kernels == nullptr ? nullptr : (*f.key_codec->kernels)[static_cast<std::size_t>(this_isa)];
-  if (linear != nullptr && !b.across) return score_heads(*linear, b, run, p.group);
+  if (linear != nullptr && !b.across && rows <= 8) {
+    return score_heads(hot ? linear->hot_scores : linear->scores, b, run, rows);
+  }
   score_request r = run;
   r.first_lane = 0;
   if (linear != nullptr) {
@@ -169,7 +88,9 @@ inline void score_run(const problem& p, const tile& t, int head, const block_vie
       f.key_codec->decode_row(f.key, f.key_given[head], t.key_block(head), row, run.first_lane, run_tokens, to);
     }
   }
-  score_heads(kernels<unit_kind::f32>, view_rows(s.expanded, f.key.rows, run_tokens), r, p.group);
+  const unit_kernels& rows_of_f32 = kernels<unit_kind::f32>;
+  score_heads(hot ? rows_of_f32.hot_scores : rows_of_f32.scores, view_rows(s.expanded, f.key.rows, run_tokens), r,
+              rows);
 }
 
 // One full-precision key row, rotated by its offset in the run, against the queries rotated to the run.
@@ -195,7 +116,7 @@ KVAXIS_INLINE const float* as_floats(const float16* row, int count, float* buffe
 }
 
 template <class Row>
-inline void score_rows(const problem& p, const tile& t, int head, int first, int end, const scratch& s,
+inline void score_rows(const tile& t, int head, int first, int end, const float* queries, int rows, const scratch& s,
                        float* scores) noexcept {
   const tile_format& f = *t.format;
   float* buffer = s.expanded;
@@ -210,10 +131,10 @@ inline void score_rows(const problem& p, const tile& t, int head, int first, int
       }
       row = turned;
     }
-    for (int h = 0; h < p.group; h += 4) {
-      const float* q = s.run_queries + h * query_stride;
+    for (int h = 0; h < rows; h += 4) {
+      const float* q = queries + h * query_stride;
       float* out = scores + h * score_stride + token;
-      switch (p.group - h) {
+      switch (rows - h) {
         case 1: score_row<1>(row, q, f.key_stride, out); break;
         case 2: score_row<2>(row, q, f.key_stride, out); break;
         case 3: score_row<3>(row, q, f.key_stride, out); break;
@@ -227,7 +148,7 @@ inline void score_rows(const problem& p, const tile& t, int head, int first, int
 struct score_span {
   int first;     // slot, of the first visible one's run
   int end;       // slot, of the last run's end
-  float* slots;  // [group][score_stride] by slot
+  float* slots;  // [row][score_stride] by slot
 
   score_span(detail::slot_range visible, float* scores, int used) noexcept
       : first(visible.begin / run_tokens * run_tokens),
@@ -248,51 +169,110 @@ inline next_block next_values(const tile_format& f, const entry& e, int head) no
   return {next_keys(f, e, head).data + f.key.bytes, f.value.bytes};
 }
 
-// Scores of an entry's visible slots; the other slots of the span are masked.
-inline void score_entry(const problem& p, const entry& e, detail::slot_range slots, int head, angle_walk& angles,
-                        const score_span& span, next_block next, const scratch& s) noexcept {
-  const tile_format& f = *p.sequence.format;
-  const tile& t = *e.tile;
-  block_view keys;
-  score_request r;
-  if (t.folded) {
-    keys = view_block(f.key, *f.key_codec, f.key_given[head], t.key_block(head), s.key_scale, s.key_offset);
-    r.hot = r.rotate = t.hot_mask(head);
-    r.tile_queries = s.tile_queries;
-    r.cos = f.run_cos;
-    r.sin = f.run_sin;
-    r.next = next.data;
-    r.next_bytes = next.bytes;
-  }
-  for (int run = 0; run < slots.end; run += run_tokens) {
-    if (f.pairs > 0) angles.move_to(e.base_position + run);
-    if (run == 0 && t.folded) rotate_queries(f, p.group, s, s.tile_queries);
-    if (run < span.first) continue;
-    // The first run begins where the tile does, and without pairs nothing turns.
-    const bool as_tile = t.folded && (run == 0 || f.pairs == 0);
-    if (!as_tile) rotate_queries(f, p.group, s, s.run_queries);
-    if (t.folded) {
-      r.run_queries = as_tile ? s.tile_queries : s.run_queries;
-      r.first_lane = run;
-      r.out = span.slots + run;
-      score_run(p, t, head, keys, r, s);
-      continue;
+// The quads whose first, and whose second, pair is in the mask.
+inline void list_hot_quads(const std::uint32_t* mask, int quads, quad_list (&out)[2]) noexcept {
+  for (int half = 0; half < 2; ++half) {
+    out[half].count = 0;
+    for (int first = 0; first < quads; first += 16) {
+      for (std::uint32_t left = mask[first / 16] >> half & 0x55555555U; left != 0; left &= left - 1) {
+        out[half].quads[out[half].count++] = static_cast<std::uint16_t>(first + __builtin_ctz(left) / 2);
+      }
     }
+  }
+}
+
+// Whether the pairs of a tile that are stored rotated are summed as integers, and the hot ones alone in f32: not where
+// nearly all are hot.
+inline bool sums_keys_as_integers(const problem& p, const block_view& keys, int hot_pairs) noexcept {
+  if (p.integer == nullptr || keys.across) return false;
+  const unit_kind unit = p.sequence.format->key_codec->unit;
+  if (unit != unit_kind::u4 && (unit != unit_kind::u8 || p.integer->bytes[0] == nullptr)) return false;
+  return 8 * hot_pairs <= 3 * keys.rows;
+}
+
+// Scores of the runs first .. end - 1 of a folded tile.
+inline void score_folded(const problem& p, const tile& t, int head, const score_span& span, int rows, next_block next,
+                         const scratch& s) noexcept {
+  const tile_format& f = *t.format;
+  const block_view keys =
+      view_block(f.key, *f.key_codec, f.key_given[head], t.key_block(head), s.key_scale, s.key_offset);
+  quad_list hot[2];
+  list_hot_quads(t.hot_mask(head), f.key.rows / 4, hot);
+  const int hot_pairs = hot[0].count + hot[1].count;
+  score_request r;
+  r.hot = r.rotate = t.hot_mask(head);
+  r.tile_queries = s.tile_queries;
+  r.cos = f.run_cos;
+  r.sin = f.run_sin;
+  r.next = next.data;
+  r.next_bytes = next.bytes;
+  if (sums_keys_as_integers(p, keys, hot_pairs)) {
+    const int bits = f.key.bits;
+    centre_codes(keys.scale, keys.offset, f.key_stride, 1 << (bits - 1), hot_pairs > 0 ? r.hot : nullptr, s);
+    integer_request sums;
+    sums.out = span.slots;
+    sums.out_stride = score_stride;
+    sums.end_row = f.key.rows;
+    sums.next = next.data;
+    sums.next_bytes = next.bytes;
+    add_integer_sums(p, keys, bits, {s.tile_queries, query_stride, 0}, sums, rows, s);
+    if (hot_pairs == 0) return;
+    r.hot_quads = hot;
+    r.next_bytes = 0;
+  }
+  const float* queries = s.tile_queries;
+  for (int run = 0; run < span.end; run += run_tokens) {
+    if (run > 0) queries = turn_queries(f, rows, queries, s);
+    if (run < span.first) continue;
+    r.run_queries = queries;
+    r.first_lane = run;
+    r.out = span.slots + run;
+    score_run(t, head, keys, r, rows, s);
+  }
+}
+
+// The same for a full-precision tile's slots.
+inline void score_exact(const tile& t, int head, const score_span& span, detail::slot_range slots, int rows,
+                        const scratch& s) noexcept {
+  const tile_format& f = *t.format;
+  const float* queries = s.tile_queries;
+  for (int run = 0; run < span.end; run += run_tokens) {
+    if (run > 0) queries = turn_queries(f, rows, queries, s);
+    if (run < span.first) continue;
     const int first = slots.begin > run ? slots.begin : run;
     const int end = slots.end < run + run_tokens ? slots.end : run + run_tokens;
     if (f.half_rows) {
-      score_rows<float16>(p, t, head, first, end, s, span.slots);
+      score_rows<float16>(t, head, first, end, queries, rows, s, span.slots);
     } else {
-      score_rows<float>(p, t, head, first, end, s, span.slots);
+      score_rows<float>(t, head, first, end, queries, rows, s, span.slots);
     }
   }
-  for (int h = 0; h < p.group; ++h) {
-    float* scores = span.slots + h * score_stride;
+}
+
+// Scores of an entry's slots for the rows of kv head b.head + `nth`, `slots` being those that the last query sees; slots
+// that a query does not see, and the others of the span, are masked. The entry is number `place` of its step.
+inline void score_entry(const problem& p, const query_block& b, int nth, const entry& e, int place,
+                        detail::slot_range slots, const score_span& span, next_block next, const scratch& s) noexcept {
+  const tile_format& f = *p.sequence.format;
+  const int rows = rows_of(p, b);
+  rotate_queries(f, s.query + nth * rows * query_stride, rows, place, s);
+  for (int row = 0; row < rows; ++row) {
+    float* scores = span.slots + row * score_stride;
+    for (int i = span.first; i < span.end; i += lanes) store(scores + i, zero());
+  }
+  if (e.tile->folded) {
+    score_folded(p, *e.tile, b.head + nth, span, rows, next, s);
+  } else {
+    score_exact(*e.tile, b.head + nth, span, slots, rows, s);
+  }
+  for (int row = 0; row < rows; ++row) {
+    const detail::slot_range seen = detail::visible_slots(e, position_of(p, b, row / p.group));
+    float* scores = span.slots + row * score_stride;
     if (p.soft_cap > 0.0F) {
-      for (int i = span.first; i < slots.end; i += lanes) store(scores + i, soft_capped(load(scores + i), p.soft_cap));
+      for (int i = span.first; i < seen.end; i += lanes) store(scores + i, soft_capped(load(scores + i), p.soft_cap));
     }
-    for (int i = span.first; i < slots.begin; ++i) scores[i] = masked;
-    for (int i = slots.end; i < span.end; ++i) scores[i] = masked;
+    for (int i = span.first; i < seen.begin; ++i) scores[i] = masked;
+    for (int i = seen.end > span.first ? seen.end : span.first; i < span.end; ++i) scores[i] = masked;
   }
 }
 

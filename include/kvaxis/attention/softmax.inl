@@ -1,4 +1,4 @@
-// The exponential and the running softmax of a group of query heads. Included once per instruction set by walk.hpp,
+// The exponential and the running softmax of a block of rows. Included once per instruction set by walk.hpp,
 // inside a target region.
 #ifndef KVAXIS_TARGET
 #include "walk.hpp"
@@ -45,23 +45,23 @@ KVAXIS_INLINE vf soft_capped(vf x, float cap) {
   return mul(set1(cap), sub(set1(1.0F), div(set1(2.0F), add(e, set1(1.0F)))));
 }
 
-inline void clear_state(const tile_format& f, int group, const softmax_state& st) noexcept {
-  for (int h = 0; h < group; ++h) {
+inline void clear_state(const tile_format& f, int rows, const softmax_state& st) noexcept {
+  for (int h = 0; h < rows; ++h) {
     st.maxima[h] = masked;
     st.totals[h] = 0.0F;
   }
-  for (int i = 0; i < group * detail::sum_stride(f); ++i) st.sums[i] = 0.0F;
+  for (int i = 0; i < rows * detail::sum_stride(f); ++i) st.sums[i] = 0.0F;
 }
 
 // Weights are taken relative to a score that is at most this much below the largest one seen: e^12 times the number of
 // keys is far from the end of f32, and the weights of most tiles need not wait until their own maximum is known.
 constexpr float maximum_slack = 12.0F;
 
-// `count` scores of each head, whole runs, to weights relative to the running maximum; sums and totals are rescaled
+// `count` scores of each row, whole runs, to weights relative to the running maximum; sums and totals are rescaled
 // when it rises.
-inline void take_scores(const tile_format& f, int group, int count, float* all_scores,
+inline void take_scores(const tile_format& f, int rows, int count, float* all_scores,
                         const softmax_state& st) noexcept {
-  for (int h = 0; h < group; ++h) {
+  for (int h = 0; h < rows; ++h) {
     float* scores = all_scores + h * score_stride;
     vf top = set1(masked);
     for (int i = 0; i < count; i += lanes) top = max(top, load(scores + i));
@@ -73,7 +73,8 @@ inline void take_scores(const tile_format& f, int group, int count, float* all_s
       for (int c = 0; c < detail::sum_stride(f); c += lanes) store(sums + c, mul(load(sums + c), set1(factor)));
       st.maxima[h] = maximum;
     }
-    const vf reference = set1(st.maxima[h]);
+    // A row that has seen nothing yet: its masked scores must not become weights.
+    const vf reference = set1(st.maxima[h] > masked / 2.0F ? st.maxima[h] : masked / 2.0F);
     vf total = zero();
     for (int i = 0; i < count; i += lanes) {
       const vf weight = exponential(sub(load(scores + i), reference));
@@ -84,9 +85,9 @@ inline void take_scores(const tile_format& f, int group, int count, float* all_s
   }
 }
 
-inline void merge_states(const tile_format& f, int group, const softmax_state& part,
+inline void merge_states(const tile_format& f, int rows, const softmax_state& part,
                          const softmax_state& into) noexcept {
-  for (int h = 0; h < group; ++h) {
+  for (int h = 0; h < rows; ++h) {
     const float maximum = part.maxima[h] > into.maxima[h] ? part.maxima[h] : into.maxima[h];
     const float keep = exponential_of(into.maxima[h] - maximum);
     const float gain = exponential_of(part.maxima[h] - maximum);

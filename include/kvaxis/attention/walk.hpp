@@ -1,5 +1,5 @@
-// The walk over a range of entries, per instruction set: scores, softmax state and weighted sums of one kv head's group
-// of query heads. walk.inl is the code; this header gives it a table.
+// The walk over a range of entries, per instruction set: scores, softmax state and weighted sums of a block of query
+// heads that share one kv head. walk.inl is the code; this header gives it a table.
 #pragma once
 
 #include <array>
@@ -11,13 +11,13 @@ KVAXIS_BEGIN_NAMESPACE
 namespace detail {
 
 struct walk_table {
-  // The softmax state of query `query` and kv head `head` over the entries first .. end - 1, into `out`.
-  void (*attend_range)(const problem&, int query, int head, int first, int end, const scratch&,
+  // The softmax state of a block of queries over the entries first .. end - 1, into `out`.
+  void (*attend_range)(const problem&, const query_block&, int first, int end, const scratch&,
                        const softmax_state& out) noexcept;
   // into = into merged with `part`, which covers later entries.
-  void (*merge)(const tile_format&, int group, const softmax_state& part, const softmax_state& into) noexcept;
-  // Logits [group][stride] of all entries, the sequence's tokens in order; -infinity where masked.
-  void (*score_all)(const problem&, int query, int head, const scratch&, float* out, std::ptrdiff_t stride) noexcept;
+  void (*merge)(const tile_format&, int rows, const softmax_state& part, const softmax_state& into) noexcept;
+  // Logits [group][stride] of one query to all entries, the sequence's tokens in order; -infinity where masked.
+  void (*score_all)(const problem&, const query_block&, const scratch&, float* out, std::ptrdiff_t stride) noexcept;
   // sums [group][sum_stride] = weights [group][stride] times the values.
   void (*sum_all)(const problem&, int head, const scratch&, const float* weights, std::ptrdiff_t stride,
                   float* sums) noexcept;
@@ -27,6 +27,10 @@ struct walk_table {
 KVAXIS_END_NAMESPACE
 
 #define KVAXIS_INL "../attention/softmax.inl"
+#include "../simd/foreach_isa.hpp"
+#define KVAXIS_INL "../attention/queries.inl"
+#include "../simd/foreach_isa.hpp"
+#define KVAXIS_INL "../attention/weights.inl"
 #include "../simd/foreach_isa.hpp"
 #define KVAXIS_INL "../attention/scores.inl"
 #include "../simd/foreach_isa.hpp"
@@ -41,6 +45,8 @@ namespace detail {
     &scalar::walk,
 #if defined(__x86_64__) || defined(KVAXIS_EMULATE)
     &avx2::walk,
+    &avx2::walk,
+    &avx512::walk,
     &avx512::walk,
 #endif
   };

@@ -10,18 +10,18 @@ namespace KVAXIS_TARGET {
 
 // --- Values --------------------------------------------------------------------------------------------------------
 
-// Weights times scales, and the sums of weights times offsets, for all heads and all segments of a value block. Whole
+// Weights times scales, and the sums of weights times offsets, for all rows and all segments of a value block. Whole
 // vectors: weights before first_row and after end_row are zero up to a multiple of 16.
-inline void fold_weights(const block_view& b, int group, const scratch& s, sum_request& r) noexcept {
+inline void fold_weights(const block_view& b, int rows, const scratch& s, sum_request& r) noexcept {
   const int first = r.first_row & ~15;
   const int end = (r.end_row + 15) & ~15;
   const int segments = (b.lanes + b.group_length - 1) / b.group_length;
   for (int g = 0; g < segments; ++g) {
     const float* scale = b.scale + g * b.rows;
     const float* offset = b.offset + g * b.rows;
-    for (int h = 0; h < group; ++h) {
+    for (int h = 0; h < rows; ++h) {
       const float* weights = r.weights + h * score_stride;
-      float* out = s.value_weights + (g * group + h) * score_stride;
+      float* out = s.value_weights + (g * rows + h) * score_stride;
       vf constant = zero();
       for (int i = first; i < end; i += lanes) {
         const vf w = load(weights + i);
@@ -32,22 +32,22 @@ inline void fold_weights(const block_view& b, int group, const scratch& s, sum_r
     }
   }
   r.weights = s.value_weights;
-  r.segment_stride = static_cast<std::ptrdiff_t>(group) * score_stride;
+  r.segment_stride = static_cast<std::ptrdiff_t>(rows) * score_stride;
   r.constants = s.value_constants;
   r.segments = segments;
 }
 
 // Adds the rows r.first_row .. r.end_row - 1 of a block, in the codes' own unit `k`.
-inline void sum_heads(const unit_kernels& k, const block_view& b, const sum_request& r, int group) noexcept {
-  for (int h = 0; h < group;) {
-    const int heads = next_heads(group - h);
+inline void sum_heads(const unit_kernels& k, const block_view& b, const sum_request& r, int rows) noexcept {
+  for (int h = 0; h < rows;) {
+    const int heads = next_heads(rows - h);
     k.sums[kernel_index(heads)](b, r, h);
     h += heads;
   }
 }
 
-// Adds rows of a tile's values that must be decoded to f32 rows first, a run at a time, once for all heads.
-inline void sum_decoded(const tile& t, int head, const block_view* b, sum_request r, int group,
+// Adds rows of a tile's values that must be decoded to f32 rows first, a run at a time, once for all rows of weights.
+inline void sum_decoded(const tile& t, int head, const block_view* b, sum_request r, int rows,
                         const scratch& s) noexcept {
   const tile_format& f = *t.format;
   const int row_lanes = t.folded ? f.value.lanes : f.value_stride;
@@ -70,14 +70,21 @@ inline void sum_decoded(const tile& t, int head, const block_view* b, sum_reques
     part.weights += row;
     part.first_row = 0;
     part.end_row = end - row;
-    sum_heads(kernels<unit_kind::f32>, view_rows(s.expanded, end - row, row_lanes), part, group);
+    sum_heads(kernels<unit_kind::f32>, view_rows(s.expanded, end - row, row_lanes), part, rows);
   }
 }
 
-// sums += weights times the values of the entry's slots begin .. end - 1. `weights` [group][score_stride] by slot, zero
+// Sums as integers; see sums_keys_as_integers.
+inline bool sums_values_as_integers(const problem& p, const block_view& values) noexcept {
+  if (p.integer == nullptr || values.across) return false;
+  const unit_kind unit = p.sequence.format->value_codec->unit;
+  return unit == unit_kind::u4 || (unit == unit_kind::u8 && p.integer->bytes[0] != nullptr);
+}
+
+// sums += weights times the values of the entry's slots begin .. end - 1. `weights` [row][score_stride] by slot, zero
 // for the other slots of the same runs.
-inline void sum_entry(const problem& p, const entry& e, detail::slot_range slots, int head, const float* weights,
-                      float* sums, next_block next, const scratch& s) noexcept {
+inline void sum_entry(const problem& p, int head, const entry& e, detail::slot_range slots, const float* weights,
+                      float* sums, int rows, next_block next, const scratch& s) noexcept {
   const tile_format& f = *p.sequence.format;
   const tile& t = *e.tile;
   sum_request r;
@@ -89,16 +96,30 @@ inline void sum_entry(const problem& p, const entry& e, detail::slot_range slots
   r.next = next.data;
   r.next_bytes = next.bytes;
   if (!t.folded) {
-    if (f.half_rows) return sum_decoded(t, head, nullptr, r, p.group, s);
-    const block_view rows = view_rows(t.value_row<float>(head, 0), t.capacity, f.value_stride);
-    return sum_heads(kernels<unit_kind::f32>, rows, r, p.group);
+    if (f.half_rows) return sum_decoded(t, head, nullptr, r, rows, s);
+    const block_view values = view_rows(t.value_row<float>(head, 0), t.capacity, f.value_stride);
+    return sum_heads(kernels<unit_kind::f32>, values, r, rows);
   }
-  if (f.value_codec->kernels == nullptr) return sum_decoded(t, head, nullptr, r, p.group, s);
+  if (f.value_codec->kernels == nullptr) return sum_decoded(t, head, nullptr, r, rows, s);
   const block_view values =
       view_block(f.value, *f.value_codec, f.value_given[head], t.value_block(head), s.value_scale, s.value_offset);
-  if (values.across) return sum_decoded(t, head, &values, r, p.group, s);
-  if (values.scale != nullptr) fold_weights(values, p.group, s, r);
-  sum_heads(*(*f.value_codec->kernels)[static_cast<std::size_t>(this_isa)], values, r, p.group);
+  if (values.across) return sum_decoded(t, head, &values, r, rows, s);
+  if (sums_values_as_integers(p, values)) {
+    const int bits = f.value.bits;
+    const int segments = f.value.groups_per_line();
+    centre_codes(values.scale, values.offset, detail::round_up(segments * values.rows, 16), 1 << (bits - 1), nullptr,
+                 s);
+    integer_request whole;
+    whole.out = sums;
+    whole.out_stride = r.sum_stride;
+    whole.first_row = r.first_row;
+    whole.end_row = r.end_row;
+    whole.next = next.data;
+    whole.next_bytes = next.bytes;
+    return add_integer_sums(p, values, bits, {weights, score_stride, values.rows}, whole, rows, s);
+  }
+  if (values.scale != nullptr) fold_weights(values, rows, s, r);
+  sum_heads(*(*f.value_codec->kernels)[static_cast<std::size_t>(this_isa)], values, r, rows);
 }
 
 // --- The walk ------------------------------------------------------------------------------------------------------
@@ -110,61 +131,79 @@ inline int step_end(const problem& p, int first, int end, std::int64_t position,
   for (; i < end; ++i) {
     const detail::slot_range slots = detail::visible_slots(p.sequence.entries[i], position);
     if (slots.begin < slots.end) used += score_span(slots, s.scores, 0).length();
-    if (used > max_tile_tokens) break;
+    if (used > max_tile_tokens || i - first == detail::step_entries) break;
   }
   return i;
 }
 
+// The rows of one kv head over the entries of a step, `ahead` being what is read after them.
+inline void attend_step(const problem& p, const query_block& b, int nth, int begin, int end, next_block ahead,
+                        const scratch& s, const softmax_state& out) noexcept {
+  const tile_format& f = *p.sequence.format;
+  const entry* const entries = p.sequence.entries;
+  const int rows = rows_of(p, b);
+  const int head = b.head + nth;
+  const std::int64_t last = position_of(p, b, b.queries - 1);
+  int used = 0;
+  for (int i = begin; i < end; ++i) {
+    const detail::slot_range slots = detail::visible_slots(entries[i], last);
+    if (slots.begin >= slots.end) continue;
+    const score_span span(slots, s.scores, used);
+    const next_block next = i + 1 < end ? next_keys(f, entries[i + 1], head) : next_values(f, entries[begin], head);
+    score_entry(p, b, nth, entries[i], i - begin, slots, span, next, s);
+    used += span.length();
+  }
+  if (used == 0) return;
+  take_scores(f, rows, used, s.scores, out);
+  used = 0;
+  for (int i = begin; i < end; ++i) {
+    const detail::slot_range slots = detail::visible_slots(entries[i], last);
+    if (slots.begin >= slots.end) continue;
+    const score_span span(slots, s.scores, used);
+    const next_block next = i + 1 < end ? next_values(f, entries[i + 1], head) : ahead;
+    sum_entry(p, head, entries[i], slots, span.slots, out.sums, rows, next, s);
+    used += span.length();
+  }
+}
+
 // Several entries at a time: their scores, their weights, their sums. Each stage ends in a wait for its last results.
-inline void attend_range(const problem& p, int query, int head, int first, int end, const scratch& s,
+inline void attend_range(const problem& p, const query_block& b, int first, int end, const scratch& s,
                          const softmax_state& out) noexcept {
   const tile_format& f = *p.sequence.format;
   const entry* const entries = p.sequence.entries;
-  const std::int64_t position = p.first_position + query;
-  clear_state(f, p.group, out);
-  load_queries(p, query, head, s);
-  angle_walk angles{f, s, position};
+  const int rows = rows_of(p, b);
+  const std::int64_t last = position_of(p, b, b.queries - 1);
+  clear_state(f, b.heads * rows, out);
+  load_queries(p, b, s);
+  angle_walk angles(p, b, s);
   for (int begin = first, stop = 0; begin < end; begin = stop) {
-    stop = step_end(p, begin, end, position, s);
-    int used = 0;
-    for (int i = begin; i < stop; ++i) {
-      const detail::slot_range slots = detail::visible_slots(entries[i], position);
-      if (slots.begin >= slots.end) continue;
-      const score_span span(slots, s.scores, used);
-      const next_block next = i + 1 < stop ? next_keys(f, entries[i + 1], head) : next_values(f, entries[begin], head);
-      score_entry(p, entries[i], slots, head, angles, span, next, s);
-      used += span.length();
-    }
-    if (used == 0) continue;
-    take_scores(f, p.group, used, s.scores, out);
-    used = 0;
-    for (int i = begin; i < stop; ++i) {
-      const detail::slot_range slots = detail::visible_slots(entries[i], position);
-      if (slots.begin >= slots.end) continue;
-      const score_span span(slots, s.scores, used);
-      const next_block next = i + 1 < stop ? next_values(f, entries[i + 1], head)
-                              : stop < end ? next_keys(f, entries[stop], head)
-                                           : next_block{};
-      sum_entry(p, entries[i], slots, head, span.slots, out.sums, next, s);
-      used += span.length();
+    stop = step_end(p, begin, end, last, s);
+    for (int i = begin; i < stop && f.pairs > 0; ++i) angles.move_to(entries[i].base_position, i - begin);
+    for (int nth = 0; nth < b.heads; ++nth) {
+      const next_block ahead = nth + 1 < b.heads ? next_keys(f, entries[begin], b.head + nth + 1)
+                               : stop < end      ? next_keys(f, entries[stop], b.head)
+                                                 : next_block{};
+      const int at = nth * rows;
+      attend_step(p, b, nth, begin, stop, ahead, s,
+                  {out.maxima + at, out.totals + at, out.sums + at * detail::sum_stride(f)});
     }
   }
 }
 
-inline void score_all(const problem& p, int query, int head, const scratch& s, float* out,
+inline void score_all(const problem& p, const query_block& b, const scratch& s, float* out,
                       std::ptrdiff_t stride) noexcept {
   const tile_format& f = *p.sequence.format;
   const entry* const entries = p.sequence.entries;
   const int count = p.sequence.entry_count;
-  const std::int64_t position = p.first_position + query;
-  load_queries(p, query, head, s);
-  angle_walk angles{f, s, position};
+  load_queries(p, b, s);
+  angle_walk angles(p, b, s);
   for (int i = 0; i < count; ++i) {
     const entry& e = entries[i];
-    const detail::slot_range slots = detail::visible_slots(e, position);
+    const detail::slot_range slots = detail::visible_slots(e, position_of(p, b, 0));
     const score_span span(slots, s.scores, 0);
-    const next_block next = i + 1 < count ? next_keys(f, entries[i + 1], head) : next_block{};
-    if (slots.begin < slots.end) score_entry(p, e, slots, head, angles, span, next, s);
+    const next_block next = i + 1 < count ? next_keys(f, entries[i + 1], b.head) : next_block{};
+    if (f.pairs > 0) angles.move_to(e.base_position, 0);
+    if (slots.begin < slots.end) score_entry(p, b, 0, e, 0, slots, span, next, s);
     for (int h = 0; h < p.group; ++h) {
       const float* scores = span.slots + h * score_stride;
       float* to = out + h * stride;
@@ -192,7 +231,7 @@ inline void sum_all(const problem& p, int head, const scratch& s, const float* w
       for (int slot = slots.begin; slot < slots.end; ++slot) to[slot] = from[slot - e.begin];
     }
     const next_block next = i + 1 < count ? next_values(f, entries[i + 1], head) : next_block{};
-    sum_entry(p, e, slots, head, span.slots, sums, next, s);
+    sum_entry(p, head, e, slots, span.slots, sums, p.group, next, s);
     weights += e.count;
   }
 }

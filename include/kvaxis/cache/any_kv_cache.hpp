@@ -118,6 +118,8 @@ class any_kv_cache {
   status check_append(const rows& k, const rows& v, int n, std::int64_t position) const noexcept;
   status make_problem(const float* q, int n_query, std::int64_t first_position, const attend_options& o,
                       detail::problem& out) const noexcept;
+  [[nodiscard]] std::size_t bytes_for(int n_query, const detail::problem& p,
+                                      const attend_options& options) const noexcept;
   [[nodiscard]] int pin_capacity() const noexcept { return detail::round_up(config_.pins, 4); }
 
   cache_config config_;  // without the caller's pointers

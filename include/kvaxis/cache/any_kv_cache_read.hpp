@@ -84,7 +84,14 @@ inline status any_kv_cache::make_problem(const float* q, int n_query, std::int64
   out.group = heads / format_->kv_heads;
   out.scale = o.scale > 0.0F ? o.scale : 1.0F / std::sqrt(static_cast<float>(format_->head_dim));
   out.soft_cap = o.soft_cap;
+  out.arithmetic = o.arithmetic;
+  out.integer = o.arithmetic == arithmetic::f32 ? nullptr : &detail::active_integer();
   return {};
+}
+
+inline std::size_t any_kv_cache::bytes_for(int n_query, const detail::problem& p,
+                                           const attend_options& options) const noexcept {
+  return detail::most_bytes(*format_, entries_.size(), n_query, p.group, options.max_tasks);
 }
 
 inline std::size_t any_kv_cache::workspace_bytes(int n_query, const attend_options& options,
@@ -92,8 +99,7 @@ inline std::size_t any_kv_cache::workspace_bytes(int n_query, const attend_optio
   detail::problem p;
   if (tokens > max_position || !make_problem(nullptr, n_query, -max_position, options, p).ok()) return 0;
   const std::int64_t more = tokens > size_ ? (tokens - size_) / format_->tokens + 2 : 0;
-  return detail::plan_work(*format_, entries_.size() + static_cast<int>(more), n_query, p.group, options.max_tasks)
-      .bytes();
+  return detail::most_bytes(*format_, entries_.size() + static_cast<int>(more), n_query, p.group, options.max_tasks);
 }
 
 inline status any_kv_cache::attend(const float* q, int n_query, std::int64_t first_position,
@@ -103,11 +109,13 @@ inline status any_kv_cache::attend(const float* q, int n_query, std::int64_t fir
   status s = make_problem(q, n_query, first_position, options, p);
   if (!s.ok()) return s;
   if (n_query == 0) return {};
-  const detail::work_plan work = detail::plan_work(*format_, entries_.size(), n_query, p.group, options.max_tasks);
+  const detail::query_blocks blocks(first_position, n_query, p.group);
+  const detail::work_plan work =
+      detail::plan_work(*format_, entries_.size(), blocks.count, n_query, p.group, options.max_tasks);
   const std::int64_t per_query = static_cast<std::int64_t>(p.query_heads) * format_->head_dim;
-  s = detail::check_buffers(q, "q", n_query, per_query, out, memory, work.bytes());
+  s = detail::check_buffers(q, "q", n_query, per_query, out, memory, bytes_for(n_query, p, options));
   if (!s.ok()) return s;
-  detail::attend(p, work, n_query, out, lse, memory, parallel);
+  detail::attend(p, blocks, work, out, lse, memory, parallel);
   return {};
 }
 
@@ -117,14 +125,14 @@ inline status any_kv_cache::scores(const float* q, int n_query, std::int64_t fir
   status s = make_problem(q, n_query, first_position, options, p);
   if (!s.ok()) return s;
   if (n_query == 0 || size_ == 0) return {};
-  const detail::work_plan work = detail::plan_work(*format_, entries_.size(), n_query, p.group, options.max_tasks);
+  const detail::work_plan work = detail::plan_work(*format_, entries_.size(), 1, 1, p.group, options.max_tasks);
   const std::int64_t per_query = static_cast<std::int64_t>(p.query_heads) * format_->head_dim;
-  s = detail::check_buffers(q, "q", n_query, per_query, out, memory, work.bytes());
+  s = detail::check_buffers(q, "q", n_query, per_query, out, memory, bytes_for(n_query, p, options));
   if (!s.ok()) return s;
-  const detail::task_memory m = detail::slice(*format_, p.group, work, detail::align_workspace(memory), 0);
+  const detail::task_memory m = detail::slice(*format_, work, detail::align_workspace(memory), 0);
   for (int i = 0; i < n_query * format_->kv_heads; ++i) {
     float* to = out + static_cast<std::int64_t>(i) * p.group * size_;
-    detail::active_walk().score_all(p, i / format_->kv_heads, i % format_->kv_heads, m.buffers, to, size_);
+    detail::active_walk().score_all(p, {i / format_->kv_heads, 1, i % format_->kv_heads, 1}, m.buffers, to, size_);
   }
   return {};
 }
@@ -135,10 +143,11 @@ inline status any_kv_cache::weighted_sum(const float* weights, int n_query, cons
   status s = make_problem(nullptr, n_query, -max_position, options, p);
   if (!s.ok()) return s;
   if (n_query == 0) return {};
-  const detail::work_plan work = detail::plan_work(*format_, entries_.size(), n_query, p.group, options.max_tasks);
-  s = detail::check_buffers(weights, "weights", n_query, p.query_heads * size_, out, memory, work.bytes());
+  const detail::work_plan work = detail::plan_work(*format_, entries_.size(), 1, 1, p.group, options.max_tasks);
+  s = detail::check_buffers(weights, "weights", n_query, p.query_heads * size_, out, memory,
+                            bytes_for(n_query, p, options));
   if (!s.ok()) return s;
-  const detail::task_memory m = detail::slice(*format_, p.group, work, detail::align_workspace(memory), 0);
+  const detail::task_memory m = detail::slice(*format_, work, detail::align_workspace(memory), 0);
   for (int i = 0; i < n_query * format_->kv_heads; ++i) {
     const float* from = weights + static_cast<std::int64_t>(i) * p.group * size_;
     detail::active_walk().sum_all(p, i % format_->kv_heads, m.buffers, from, size_, m.state.sums);

@@ -30,10 +30,14 @@ KVAXIS_INLINE vf add(vf a, vf b) { return {_mm256_add_ps(a.v, b.v)}; }
 KVAXIS_INLINE vf sub(vf a, vf b) { return {_mm256_sub_ps(a.v, b.v)}; }
 KVAXIS_INLINE vf mul(vf a, vf b) { return {_mm256_mul_ps(a.v, b.v)}; }
 KVAXIS_INLINE vf fma(vf a, vf b, vf c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+KVAXIS_INLINE vf fnma(vf a, vf b, vf c) { return {_mm256_fnmadd_ps(a.v, b.v, c.v)}; }
 KVAXIS_INLINE vf muladd(vf a, vf b, vf c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
 KVAXIS_INLINE vf max(vf a, vf b) { return {_mm256_max_ps(a.v, b.v)}; }
 KVAXIS_INLINE vf min(vf a, vf b) { return {_mm256_min_ps(a.v, b.v)}; }
 KVAXIS_INLINE vf div(vf a, vf b) { return {_mm256_div_ps(a.v, b.v)}; }
+KVAXIS_INLINE vf max_magnitude(vf a, vf b) {
+  return {_mm256_max_ps(a.v, _mm256_andnot_ps(_mm256_set1_ps(-0.0F), b.v))};
+}
 KVAXIS_INLINE float sum(vf a) {
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
@@ -44,8 +48,34 @@ KVAXIS_INLINE float max_lane(vf a) {
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
+// Every quarter of a register ends as one number of each vector; the quarters are combined last.
+KVAXIS_INLINE __m128 add_of_parts(__m256 x) {
+  return _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+}
+KVAXIS_INLINE void sum_four(const vf* a, float* out) {
+  const __m256 ab = _mm256_add_ps(_mm256_unpacklo_ps(a[0].v, a[1].v), _mm256_unpackhi_ps(a[0].v, a[1].v));
+  const __m256 cd = _mm256_add_ps(_mm256_unpacklo_ps(a[2].v, a[3].v), _mm256_unpackhi_ps(a[2].v, a[3].v));
+  const __m256 first = _mm256_shuffle_ps(ab, cd, 0x44);
+  const __m256 second = _mm256_shuffle_ps(ab, cd, 0xEE);
+  _mm_storeu_ps(out, add_of_parts(_mm256_add_ps(first, second)));
+}
+KVAXIS_INLINE __m128 max_of_parts(__m256 x) {
+  return _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+}
+KVAXIS_INLINE void max_four(const vf* a, float* out) {
+  const __m256 ab = _mm256_max_ps(_mm256_unpacklo_ps(a[0].v, a[1].v), _mm256_unpackhi_ps(a[0].v, a[1].v));
+  const __m256 cd = _mm256_max_ps(_mm256_unpacklo_ps(a[2].v, a[3].v), _mm256_unpackhi_ps(a[2].v, a[3].v));
+  const __m256 first = _mm256_shuffle_ps(ab, cd, 0x44);
+  const __m256 second = _mm256_shuffle_ps(ab, cd, 0xEE);
+  _mm_storeu_ps(out, max_of_parts(_mm256_max_ps(first, second)));
+}
 KVAXIS_INLINE vf select_above(vf x, float threshold, vf value) {
   return {_mm256_and_ps(_mm256_cmp_ps(x.v, _mm256_set1_ps(threshold), _CMP_GT_OQ), value.v)};
+}
+KVAXIS_INLINE vf clear_pairs(vf x, std::uint32_t pairs) {
+  const __m256i bits = _mm256_setr_epi32(1, 1, 2, 2, 4, 4, 8, 8);
+  const __m256i set = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(pairs)), bits);
+  return {_mm256_and_ps(x.v, _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, _mm256_setzero_si256())))};
 }
 KVAXIS_INLINE vf load_swapped(const float* p, int i) { return {_mm256_permute_ps(_mm256_loadu_ps(p + i), 0xB1)}; }
 KVAXIS_INLINE vf load_float16(const std::uint16_t* p) {
@@ -124,6 +154,45 @@ KVAXIS_INLINE vf scale_by_power(vf a, vu shifted) {
   return {_mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a.v), _mm256_slli_epi32(shifted.v, 23)))};
 }
 
+KVAXIS_INLINE vu round_to_words(vf x) { return {_mm256_cvtps_epi32(x.v)}; }
+KVAXIS_INLINE vf words_to_float(vu a) { return {_mm256_cvtepi32_ps(a.v)}; }
+KVAXIS_INLINE vu add_words(vu a, vu b) { return {_mm256_add_epi32(a.v, b.v)}; }
+KVAXIS_INLINE std::int32_t sum_words(vu a) {
+  const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(a.v), _mm256_extracti128_si256(a.v, 1));
+  const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+  return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xB1)));
+}
+KVAXIS_INLINE __m128i add_of_parts(__m256i x) {
+  return _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+}
+KVAXIS_INLINE void sum_four(const vu* a, std::int32_t* out) {
+  const __m256i ab = _mm256_add_epi32(_mm256_unpacklo_epi32(a[0].v, a[1].v), _mm256_unpackhi_epi32(a[0].v, a[1].v));
+  const __m256i cd = _mm256_add_epi32(_mm256_unpacklo_epi32(a[2].v, a[3].v), _mm256_unpackhi_epi32(a[2].v, a[3].v));
+  const __m256i sums = _mm256_add_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out), add_of_parts(sums));
+}
+KVAXIS_INLINE void store_bytes(std::int8_t* p, vu a, vu b, vu c, vu d) {
+  const __m256i mixed = _mm256_packs_epi16(_mm256_packs_epi32(a.v, b.v), _mm256_packs_epi32(c.v, d.v));
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);  // packing works on halves
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permutevar8x32_epi32(mixed, order));
+}
+KVAXIS_INLINE vu set_word(std::int32_t x) { return {_mm256_set1_epi32(x)}; }
+KVAXIS_INLINE vu load_bytes(const std::int8_t* p) {
+  std::int32_t word = 0;
+  __builtin_memcpy(&word, p, sizeof word);
+  return {_mm256_set1_epi32(word)};
+}
+KVAXIS_INLINE vu low_nibbles(vu a) { return {_mm256_and_si256(a.v, _mm256_set1_epi32(0x0F0F0F0F))}; }
+
+constexpr bool sums_in_words = false;
+constexpr int quads_to_settle = 8;
+KVAXIS_INLINE vu add_products(vu sums, vu codes, vu weights) {
+  return {_mm256_add_epi16(sums.v, _mm256_maddubs_epi16(codes.v, weights.v))};
+}
+KVAXIS_INLINE vu settle(vu total, vu sums) {
+  return {_mm256_add_epi32(total.v, _mm256_madd_epi16(sums.v, _mm256_set1_epi16(1)))};
+}
+
 KVAXIS_INLINE vd load_d(const double* p) { return {_mm256_loadu_pd(p)}; }
 KVAXIS_INLINE void store_d(double* p, vd a) { _mm256_storeu_pd(p, a.v); }
 KVAXIS_INLINE vd mul_d(vd a, vd b) { return {_mm256_mul_pd(a.v, b.v)}; }
@@ -134,7 +203,13 @@ KVAXIS_INLINE void store_twice(float* p, vd a) {
   _mm_storeu_ps(p, _mm_unpacklo_ps(four, four));
   _mm_storeu_ps(p + 4, _mm_unpackhi_ps(four, four));
 }
-KVAXIS_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
+KVAXIS_INLINE void store_with_opposite(float* p, vd a) {
+  const __m128 four = _mm256_cvtpd_ps(a.v);
+  const __m128 opposite = _mm_xor_ps(four, _mm_set1_ps(-0.0F));
+  _mm_storeu_ps(p, _mm_unpacklo_ps(opposite, four));
+  _mm_storeu_ps(p + 4, _mm_unpackhi_ps(opposite, four));
+}
+KVAXIS_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 }  // namespace avx2
 KVAXIS_END_NAMESPACE

@@ -30,14 +30,43 @@ KVAXIS_INLINE vf add(vf a, vf b) { return {_mm512_add_ps(a.v, b.v)}; }
 KVAXIS_INLINE vf sub(vf a, vf b) { return {_mm512_sub_ps(a.v, b.v)}; }
 KVAXIS_INLINE vf mul(vf a, vf b) { return {_mm512_mul_ps(a.v, b.v)}; }
 KVAXIS_INLINE vf fma(vf a, vf b, vf c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+KVAXIS_INLINE vf fnma(vf a, vf b, vf c) { return {_mm512_fnmadd_ps(a.v, b.v, c.v)}; }
 KVAXIS_INLINE vf muladd(vf a, vf b, vf c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 KVAXIS_INLINE vf max(vf a, vf b) { return {_mm512_max_ps(a.v, b.v)}; }
 KVAXIS_INLINE vf min(vf a, vf b) { return {_mm512_min_ps(a.v, b.v)}; }
 KVAXIS_INLINE vf div(vf a, vf b) { return {_mm512_div_ps(a.v, b.v)}; }
+KVAXIS_INLINE vf max_magnitude(vf a, vf b) { return {_mm512_max_ps(a.v, _mm512_abs_ps(b.v))}; }
 KVAXIS_INLINE float sum(vf a) { return _mm512_reduce_add_ps(a.v); }
 KVAXIS_INLINE float max_lane(vf a) { return _mm512_reduce_max_ps(a.v); }
+// Every quarter of a register ends as one number of each vector; the quarters are combined last.
+KVAXIS_INLINE __m128 add_of_parts(__m512 x) {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+  return _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+}
+KVAXIS_INLINE void sum_four(const vf* a, float* out) {
+  const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a[0].v, a[1].v), _mm512_unpackhi_ps(a[0].v, a[1].v));
+  const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(a[2].v, a[3].v), _mm512_unpackhi_ps(a[2].v, a[3].v));
+  const __m512 first = _mm512_shuffle_ps(ab, cd, 0x44);
+  const __m512 second = _mm512_shuffle_ps(ab, cd, 0xEE);
+  _mm_storeu_ps(out, add_of_parts(_mm512_add_ps(first, second)));
+}
+KVAXIS_INLINE __m128 max_of_parts(__m512 x) {
+  const __m256 eight = _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+  return _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+}
+KVAXIS_INLINE void max_four(const vf* a, float* out) {
+  const __m512 ab = _mm512_max_ps(_mm512_unpacklo_ps(a[0].v, a[1].v), _mm512_unpackhi_ps(a[0].v, a[1].v));
+  const __m512 cd = _mm512_max_ps(_mm512_unpacklo_ps(a[2].v, a[3].v), _mm512_unpackhi_ps(a[2].v, a[3].v));
+  const __m512 first = _mm512_shuffle_ps(ab, cd, 0x44);
+  const __m512 second = _mm512_shuffle_ps(ab, cd, 0xEE);
+  _mm_storeu_ps(out, max_of_parts(_mm512_max_ps(first, second)));
+}
 KVAXIS_INLINE vf select_above(vf x, float threshold, vf value) {
   return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, _mm512_set1_ps(threshold), _CMP_GT_OQ), value.v)};
+}
+KVAXIS_INLINE vf clear_pairs(vf x, std::uint32_t pairs) {
+  const __m512i bits = _mm512_setr_epi32(1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 32, 32, 64, 64, 128, 128);
+  return {_mm512_maskz_mov_ps(_mm512_testn_epi32_mask(_mm512_set1_epi32(static_cast<int>(pairs)), bits), x.v)};
 }
 KVAXIS_INLINE vf load_swapped(const float* p, int i) { return {_mm512_permute_ps(_mm512_loadu_ps(p + i), 0xB1)}; }
 KVAXIS_INLINE vf load_float16(const std::uint16_t* p) {
@@ -108,6 +137,43 @@ KVAXIS_INLINE vf scale_by_power(vf a, vu shifted) {
   return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a.v), _mm512_slli_epi32(shifted.v, 23)))};
 }
 
+KVAXIS_INLINE vu round_to_words(vf x) { return {_mm512_cvtps_epi32(x.v)}; }
+KVAXIS_INLINE vf words_to_float(vu a) { return {_mm512_cvtepi32_ps(a.v)}; }
+KVAXIS_INLINE vu add_words(vu a, vu b) { return {_mm512_add_epi32(a.v, b.v)}; }
+KVAXIS_INLINE std::int32_t sum_words(vu a) { return _mm512_reduce_add_epi32(a.v); }
+KVAXIS_INLINE __m128i add_of_parts(__m512i x) {
+  const __m256i eight = _mm256_add_epi32(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
+  return _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+}
+KVAXIS_INLINE void sum_four(const vu* a, std::int32_t* out) {
+  const __m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a[0].v, a[1].v), _mm512_unpackhi_epi32(a[0].v, a[1].v));
+  const __m512i cd = _mm512_add_epi32(_mm512_unpacklo_epi32(a[2].v, a[3].v), _mm512_unpackhi_epi32(a[2].v, a[3].v));
+  const __m512i sums = _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out), add_of_parts(sums));
+}
+KVAXIS_INLINE void store_bytes(std::int8_t* p, vu a, vu b, vu c, vu d) {
+  const __m512i mixed = _mm512_packs_epi16(_mm512_packs_epi32(a.v, b.v), _mm512_packs_epi32(c.v, d.v));
+  const __m512i order =
+      _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);  // packing: by quarters
+  _mm512_storeu_si512(p, _mm512_permutexvar_epi32(order, mixed));
+}
+KVAXIS_INLINE vu set_word(std::int32_t x) { return {_mm512_set1_epi32(x)}; }
+KVAXIS_INLINE vu load_bytes(const std::int8_t* p) {
+  std::int32_t word = 0;
+  __builtin_memcpy(&word, p, sizeof word);
+  return {_mm512_set1_epi32(word)};
+}
+KVAXIS_INLINE vu low_nibbles(vu a) { return {_mm512_and_si512(a.v, _mm512_set1_epi32(0x0F0F0F0F))}; }
+
+constexpr bool sums_in_words = false;
+constexpr int quads_to_settle = 8;
+KVAXIS_INLINE vu add_products(vu sums, vu codes, vu weights) {
+  return {_mm512_add_epi16(sums.v, _mm512_maddubs_epi16(codes.v, weights.v))};
+}
+KVAXIS_INLINE vu settle(vu total, vu sums) {
+  return {_mm512_add_epi32(total.v, _mm512_madd_epi16(sums.v, _mm512_set1_epi16(1)))};
+}
+
 KVAXIS_INLINE vd load_d(const double* p) { return {_mm512_loadu_pd(p)}; }
 KVAXIS_INLINE void store_d(double* p, vd a) { _mm512_storeu_pd(p, a.v); }
 KVAXIS_INLINE vd mul_d(vd a, vd b) { return {_mm512_mul_pd(a.v, b.v)}; }
@@ -117,7 +183,12 @@ KVAXIS_INLINE void store_twice(float* p, vd a) {
   const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
   _mm512_storeu_ps(p, _mm512_permutexvar_ps(twice, _mm512_castps256_ps512(_mm512_cvtpd_ps(a.v))));
 }
-KVAXIS_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
+KVAXIS_INLINE void store_with_opposite(float* p, vd a) {
+  const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+  const __m512 both = _mm512_permutexvar_ps(twice, _mm512_castps256_ps512(_mm512_cvtpd_ps(a.v)));
+  _mm512_storeu_ps(p, _mm512_xor_ps(both, _mm512_castsi512_ps(_mm512_set1_epi64(0x80000000))));
+}
+KVAXIS_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 }  // namespace avx512
 KVAXIS_END_NAMESPACE

@@ -1,9 +1,9 @@
 // Includes the file named by KVAXIS_INL once per instruction set, inside a target region and with KVAXIS_TARGET set to
-// the namespace whose vocabulary it uses. No include guard: that is its purpose.
+// the namespace whose vocabulary it uses; with KVAXIS_INTEGER also for those that add integer units alone. No include
+// guard: that is its purpose.
 #include "scalar.hpp"
 #if defined(__x86_64__) || defined(KVAXIS_EMULATE)
-#include "avx2.hpp"
-#include "avx512.hpp"
+#include "vnni.hpp"
 #endif
 
 #define KVAXIS_TARGET scalar
@@ -22,6 +22,21 @@ KVAXIS_TARGET_PUSH(KVAXIS_TARGET_AVX512)
 #include KVAXIS_INL
 KVAXIS_TARGET_POP
 #undef KVAXIS_TARGET
+
+#if defined(KVAXIS_INTEGER)
+#define KVAXIS_TARGET avx2_vnni
+KVAXIS_TARGET_PUSH(KVAXIS_TARGET_AVX2_VNNI)
+#include KVAXIS_INL
+KVAXIS_TARGET_POP
+#undef KVAXIS_TARGET
+
+#define KVAXIS_TARGET avx512_vnni
+KVAXIS_TARGET_PUSH(KVAXIS_TARGET_AVX512_VNNI)
+#include KVAXIS_INL
+KVAXIS_TARGET_POP
+#undef KVAXIS_TARGET
+#endif
 #endif
 
 #undef KVAXIS_INL
+#undef KVAXIS_INTEGER

@@ -16,4 +16,6 @@
 #endif
 
 #define KVAXIS_TARGET_AVX2 "avx2,fma,f16c"
+#define KVAXIS_TARGET_AVX2_VNNI "avx2,fma,f16c,avxvnni"
 #define KVAXIS_TARGET_AVX512 "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"
+#define KVAXIS_TARGET_AVX512_VNNI "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"

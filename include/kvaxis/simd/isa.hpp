@@ -1,5 +1,5 @@
 // Which instruction set runs: found once at run time (CPU and operating system must both agree), lowered by the
-// environment variable KVAXIS_ISA=scalar|avx2|avx512, changed by set_isa() in tests.
+// environment variable KVAXIS_ISA (a name of isa_name()), changed by set_isa() in tests.
 #pragma once
 
 #include <array>
@@ -16,56 +16,69 @@
 KVAXIS_BEGIN_NAMESPACE
 
 enum class isa : int {
-  scalar,  // the specification; plain C++ at the translation unit's own flags
-  avx2,    // AVX2 + FMA + F16C
-  avx512,  // AVX-512 F, BW, DQ, VL
+  scalar,       // the specification; plain C++ at the translation unit's own flags
+  avx2,         // AVX2 + FMA + F16C
+  avx2_vnni,    // with AVX-VNNI
+  avx512,       // AVX-512 F, BW, DQ, VL
+  avx512_vnni,  // with VNNI
 };
 
 #if defined(__x86_64__) || defined(KVAXIS_EMULATE)
-constexpr int isa_count = 3;
+constexpr int isa_count = 5;
 #else
 constexpr int isa_count = 1;
 #endif
 
 [[nodiscard]] constexpr const char* isa_name(isa which) noexcept {
-  constexpr std::array<const char*, 3> names{"scalar", "avx2", "avx512"};
+  constexpr std::array<const char*, 5> names{"scalar", "avx2", "avx2_vnni", "avx512", "avx512_vnni"};
   return names[static_cast<std::size_t>(which)];
 }
 
 namespace detail {
 
-inline isa detect_isa() noexcept {
+// A bit for every instruction set of this machine.
+inline unsigned detect_isas() noexcept {
+  const auto bit_of = [](isa which) { return 1U << static_cast<unsigned>(which); };
+  unsigned found = bit_of(isa::scalar);
 #if defined(KVAXIS_EMULATE)
-  return isa::avx512;
+  found = (1U << isa_count) - 1U;
 #elif defined(__x86_64__)
   const auto has = [](unsigned word, int bit) { return (word >> bit & 1U) != 0; };
   unsigned eax = 0;
   unsigned ebx = 0;
   unsigned ecx = 0;
   unsigned edx = 0;
-  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || !has(ecx, 27)) return isa::scalar;  // bit 27: OSXSAVE
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || !has(ecx, 27)) return found;  // bit 27: OSXSAVE
   const bool fma_f16c = has(ecx, 12) && has(ecx, 29);
   unsigned saved_low = 0;  // XCR0: the register state that the operating system saves
   unsigned saved_high = 0;
   __asm__ volatile("xgetbv" : "=a"(saved_low), "=d"(saved_high) : "c"(0));
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return isa::scalar;
-  const bool avx2 = fma_f16c && has(ebx, 5) && (saved_low & 0x06U) == 0x06U;
-  const bool avx512 =
-      avx2 && has(ebx, 16) && has(ebx, 17) && has(ebx, 30) && has(ebx, 31) && (saved_low & 0xE6U) == 0xE6U;
-  return avx512 ? isa::avx512 : avx2 ? isa::avx2 : isa::scalar;
-#else
-  return isa::scalar;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return found;
+  if (!fma_f16c || !has(ebx, 5) || (saved_low & 0x06U) != 0x06U) return found;
+  found |= bit_of(isa::avx2);
+  if (has(ebx, 16) && has(ebx, 17) && has(ebx, 30) && has(ebx, 31) && (saved_low & 0xE6U) == 0xE6U) {
+    found |= bit_of(isa::avx512);
+    if (has(ecx, 11)) found |= bit_of(isa::avx512_vnni);
+  }
+  if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && has(eax, 4)) found |= bit_of(isa::avx2_vnni);
 #endif
+  return found;
+}
+
+// The best one of this machine up to `most`.
+inline isa lower_isa(isa most) noexcept {
+  static const unsigned found = detect_isas();
+  int i = static_cast<int>(most);
+  while ((found >> i & 1U) == 0) --i;
+  return static_cast<isa>(i);
 }
 
 inline isa initial_isa() noexcept {
-  const isa best = detect_isa();
   const char* wanted = std::getenv("KVAXIS_ISA");
-  if (wanted == nullptr) return best;
-  for (int i = 0; i <= static_cast<int>(best); ++i) {
-    if (std::strcmp(wanted, isa_name(static_cast<isa>(i))) == 0) return static_cast<isa>(i);
+  for (int i = 0; i < isa_count && wanted != nullptr; ++i) {
+    if (std::strcmp(wanted, isa_name(static_cast<isa>(i))) == 0) return lower_isa(static_cast<isa>(i));
   }
-  return best;
+  return lower_isa(static_cast<isa>(isa_count - 1));
 }
 
 inline std::atomic<isa>& isa_slot() noexcept {
@@ -76,16 +89,23 @@ inline std::atomic<isa>& isa_slot() noexcept {
 }  // namespace detail
 
 // The best instruction set of this machine, whatever KVAXIS_ISA says.
-[[nodiscard]] inline isa best_isa() noexcept {
-  static const isa best = detail::detect_isa();
-  return best;
+[[nodiscard]] inline isa best_isa() noexcept { return detail::lower_isa(static_cast<isa>(isa_count - 1)); }
+
+[[nodiscard]] inline bool has_isa(isa which) noexcept { return detail::lower_isa(which) == which; }
+
+// Calls f(isa) for every instruction set of this machine, the best one last.
+template <class F>
+void for_each_isa(F&& f) {
+  for (int i = 0; i < isa_count; ++i) {
+    if (has_isa(static_cast<isa>(i))) f(static_cast<isa>(i));
+  }
 }
 
 [[nodiscard]] inline isa active_isa() noexcept { return detail::isa_slot().load(std::memory_order_relaxed); }
 
-// For tests and benchmarks. A request beyond best_isa() is lowered to it.
+// For tests and benchmarks. What this machine lacks is lowered to the best below it.
 inline void set_isa(isa which) noexcept {
-  detail::isa_slot().store(which < best_isa() ? which : best_isa(), std::memory_order_relaxed);
+  detail::isa_slot().store(detail::lower_isa(which), std::memory_order_relaxed);
 }
 
 KVAXIS_END_NAMESPACE

@@ -1,11 +1,13 @@
 // The vocabulary of the kernels, in plain C++: one lane. It is the specification of the other files of this folder,
 // which define the same names in a namespace of their own:
 //
-//   vf  f32 lanes   load store set1 zero add sub mul div fma muladd max min sum max_lane select_above load_swapped
-//                   load_float16 scale_by_power
+//   vf  f32 lanes   load store set1 zero add sub mul div fma fnma muladd max min max_magnitude sum sum_four max_lane max_four
+//                   select_above clear_pairs load_swapped load_float16 scale_by_power
 //   vu  u32 lanes   load_words shift_right exponent_bits, and to f32: narrow_to_float<Bits> look_up e4m3_pair e5m2_pair
 //                   half_pair bfloat_pair bits_to_float words_minus_to_float
-//   vd  f64 lanes   load_d store_d mul_d fma_d fnma_d store_twice
+//       i32 lanes   round_to_words words_to_float add_words sum_words store_bytes set_word load_bytes low_nibbles
+//                   add_products settle
+//   vd  f64 lanes   load_d store_d mul_d fma_d fnma_d store_twice store_with_opposite
 //
 // fma rounds once on every instruction set and serves what must be equal everywhere; muladd may round twice and serves
 // sums.
@@ -44,14 +46,23 @@ KVAXIS_INLINE vf add(vf a, vf b) { return {a.v + b.v}; }
 KVAXIS_INLINE vf sub(vf a, vf b) { return {a.v - b.v}; }
 KVAXIS_INLINE vf mul(vf a, vf b) { return {a.v * b.v}; }
 KVAXIS_INLINE vf fma(vf a, vf b, vf c) { return {fused(a.v, b.v, c.v)}; }
+KVAXIS_INLINE vf fnma(vf a, vf b, vf c) { return {fused(-a.v, b.v, c.v)}; }
 KVAXIS_INLINE vf muladd(vf a, vf b, vf c) { return {a.v * b.v + c.v}; }
 KVAXIS_INLINE vf max(vf a, vf b) { return {a.v > b.v ? a.v : b.v}; }
 KVAXIS_INLINE vf min(vf a, vf b) { return {a.v < b.v ? a.v : b.v}; }
 KVAXIS_INLINE vf div(vf a, vf b) { return {a.v / b.v}; }
+KVAXIS_INLINE vf max_magnitude(vf a, vf b) { return max(a, {b.v < 0.0F ? -b.v : b.v}); }
 KVAXIS_INLINE float sum(vf a) { return a.v; }
 KVAXIS_INLINE float max_lane(vf a) { return a.v; }
+// The same of four vectors at a time, which takes fewer steps.
+KVAXIS_INLINE void sum_four(const vf* a, float* out) {
+  for (int i = 0; i < 4; ++i) out[i] = a[i].v;
+}
+KVAXIS_INLINE void max_four(const vf* a, float* out) { sum_four(a, out); }
 // `value` where x > threshold, else 0.
 KVAXIS_INLINE vf select_above(vf x, float threshold, vf value) { return {x.v > threshold ? value.v : 0.0F}; }
+// x, with 0 for both members of the pairs whose bit is set, the pair of lane 0 first.
+KVAXIS_INLINE vf clear_pairs(vf x, std::uint32_t pairs) { return {(pairs & 1U) != 0 ? 0.0F : x.v}; }
 // Lanes p[i ^ 1]: the two members of each pair exchanged. i is a multiple of the number of lanes.
 KVAXIS_INLINE vf load_swapped(const float* p, int i) { return {p[i ^ 1]}; }
 KVAXIS_INLINE vf load_float16(const std::uint16_t* p) { return {to_float(float16{*p})}; }
@@ -104,6 +115,44 @@ KVAXIS_INLINE vf words_minus_to_float(vu a, std::uint32_t b) {
 }
 KVAXIS_INLINE vf scale_by_power(vf a, vu shifted) { return {bits_float(float_bits(a.v) + (shifted.v << 23))}; }
 
+// To the nearest integer, ties to even; |x| < 2^22.
+KVAXIS_INLINE vu round_to_words(vf x) { return {float_bits(fused(x.v, 1.0F, 12582912.0F)) - 0x4B400000U}; }
+KVAXIS_INLINE vf words_to_float(vu a) { return {static_cast<float>(static_cast<std::int32_t>(a.v))}; }
+KVAXIS_INLINE vu add_words(vu a, vu b) { return {a.v + b.v}; }
+KVAXIS_INLINE std::int32_t sum_words(vu a) { return static_cast<std::int32_t>(a.v); }
+KVAXIS_INLINE void sum_four(const vu* a, std::int32_t* out) {
+  for (int i = 0; i < 4; ++i) out[i] = sum_words(a[i]);
+}
+// Four vectors of numbers within +-127, one after the other.
+KVAXIS_INLINE void store_bytes(std::int8_t* p, vu a, vu b, vu c, vu d) {
+  p[0] = static_cast<std::int8_t>(a.v);
+  p[1] = static_cast<std::int8_t>(b.v);
+  p[2] = static_cast<std::int8_t>(c.v);
+  p[3] = static_cast<std::int8_t>(d.v);
+}
+KVAXIS_INLINE vu set_word(std::int32_t x) { return {static_cast<std::uint32_t>(x)}; }
+// Four bytes, in every lane.
+KVAXIS_INLINE vu load_bytes(const std::int8_t* p) {
+  std::uint32_t word = 0;
+  __builtin_memcpy(&word, p, sizeof word);
+  return {word};
+}
+KVAXIS_INLINE vu low_nibbles(vu a) { return {a.v & 0x0F0F0F0FU}; }
+
+// sums + the four products of a lane's bytes, unsigned codes times signed weights. Where sums_in_words they are those of
+// whole words, and codes have 4 or 8 bits. Elsewhere they are of 16 bits, begin with 0, take quads_to_settle quads of
+// codes below 16, and are then added to a total by settle().
+constexpr bool sums_in_words = true;
+KVAXIS_INLINE vu add_products(vu sums, vu codes, vu weights) {
+  for (int shift = 0; shift < 32; shift += 8) {
+    const auto weight = static_cast<std::int8_t>(weights.v >> shift);
+    sums.v += (codes.v >> shift & 0xFFU) * static_cast<std::uint32_t>(weight);
+  }
+  return sums;
+}
+constexpr int quads_to_settle = 8;  // 8 * 2 * 15 * 127 < 2^15
+KVAXIS_INLINE vu settle(vu total, vu sums) { return {total.v + sums.v}; }
+
 KVAXIS_INLINE vd load_d(const double* p) { return {*p}; }
 KVAXIS_INLINE void store_d(double* p, vd a) { *p = a.v; }
 KVAXIS_INLINE vd mul_d(vd a, vd b) { return {a.v * b.v}; }
@@ -112,6 +161,11 @@ KVAXIS_INLINE vd fnma_d(vd a, vd b, vd c) { return {fused(-a.v, b.v, c.v)}; }
 // Each lane, rounded to f32, twice in a row: p[2 i] = p[2 i + 1] = a[i].
 KVAXIS_INLINE void store_twice(float* p, vd a) {
   p[0] = static_cast<float>(a.v);
+  p[1] = static_cast<float>(a.v);
+}
+// The same, the first of the two negated.
+KVAXIS_INLINE void store_with_opposite(float* p, vd a) {
+  p[0] = -static_cast<float>(a.v);
   p[1] = static_cast<float>(a.v);
 }
 KVAXIS_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }

@@ -71,8 +71,10 @@ struct tile_format {
 
   int* order = nullptr;         // [head_dim] the natural channel of a stored one
   double* frequency = nullptr;  // [pairs], padded to 8, radians per position
-  double* step_cos = nullptr;   // [pairs] of a run's length
+  double* step_cos = nullptr;   // [pairs] of a tile's length
   double* step_sin = nullptr;
+  float* next_run_cos = nullptr;  // [key_stride] of a run's length, as row_cos, and minus row_sin
+  float* next_run_sin = nullptr;
   float* run_cos = nullptr;  // [pairs][run_tokens]
   float* run_sin = nullptr;
   float* row_cos = nullptr;   // [run_tokens][key_stride], both members of a pair alike; 1 without a pair
@@ -120,6 +122,8 @@ inline void place_tables(tile_format& f, arena& a) noexcept {
   f.frequency = a.take<double>(pairs);
   f.step_cos = a.take<double>(pairs);
   f.step_sin = a.take<double>(pairs);
+  f.next_run_cos = a.take<float>(stride);
+  f.next_run_sin = a.take<float>(stride);
   f.run_cos = a.take<float>(pairs * run_tokens);
   f.run_sin = a.take<float>(pairs * run_tokens);
   f.row_cos = a.take<float>(stride * run_tokens);
@@ -151,13 +155,23 @@ inline void fill_tables(tile_format& f, const rope& r) noexcept {
     f.row_cos[i] = 1.0F;
     f.row_sin[i] = 0.0F;
   }
+  for (int c = 0; c < f.key_stride; ++c) {
+    f.next_run_cos[c] = 1.0F;
+    f.next_run_sin[c] = 0.0F;
+  }
   for (int i = f.pairs; i < round_up(f.pairs, 8); ++i) {
     f.frequency[i] = f.step_sin[i] = 0.0;
     f.step_cos[i] = 1.0;
   }
   for (int i = 0; i < f.pairs; ++i) {
     f.frequency[i] = r.pairs[static_cast<std::size_t>(i)].frequency;
-    sincos(run_tokens * f.frequency[i], f.step_sin[i], f.step_cos[i]);
+    sincos(f.tokens * f.frequency[i], f.step_sin[i], f.step_cos[i]);
+    double next_sine = 0;
+    double next_cosine = 0;
+    sincos(run_tokens * f.frequency[i], next_sine, next_cosine);
+    f.next_run_cos[2 * i] = f.next_run_cos[2 * i + 1] = static_cast<float>(next_cosine);
+    f.next_run_sin[2 * i] = static_cast<float>(next_sine);
+    f.next_run_sin[2 * i + 1] = -f.next_run_sin[2 * i];
     const int offsets = f.key_policy.rotation != pre && f.tokens > run_tokens ? f.tokens : run_tokens;
     for (int j = 0; j < offsets; ++j) {
       double sine = 0;

@@ -1,0 +1,73 @@
+// Integer arithmetic: sums over the rows of a block of 4- or 8-bit codes, times weights that were rounded to bytes. The
+// keys' weights are a query times the channels' scales, the values' the softmax weights times the tokens' scales.
+//
+//   f_r = x_r scale_r                       folded, f32
+//   f_r ~ step w_r, |w_r| <= 127            one step per head and segment of lanes
+//   sum x_r (scale_r c_r + offset_r) ~ step sum w_r (c_r - h) + sum x_r (offset_r + h scale_r),  h = 2^(bits - 1)
+//
+// so that what rounding disturbs are small centred numbers. Where one byte is too coarse, the remainder f - step w is
+// rounded to bytes in turn (step / 254) and its sum added: the second limb.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels.hpp"
+
+KVAXIS_BEGIN_NAMESPACE
+
+// Bytes from one head's weights to the next.
+constexpr int byte_stride = max_head_dim;
+static_assert(byte_stride >= max_tile_tokens && byte_stride % 64 == 0);
+
+// The weights of one head and segment: sum = step * (start + sum w c) + constant.
+struct byte_weights {
+  float step = 0.0F;
+  float constant = 0.0F;
+  std::int32_t start = 0;  // -h sum w
+};
+
+// out[head][lane] += the sum, for all lanes.
+struct integer_request {
+  const std::int8_t* bytes = nullptr;     // [segment][head][byte_stride], by row
+  const byte_weights* weights = nullptr;  // [segment][head]
+  int heads = 0;
+  float* out = nullptr;
+  int out_stride = 0;
+  int first_row = 0;  // multiples of 4
+  int end_row = 0;
+  const std::byte* next = nullptr;  // what will be read after this block, to be prefetched
+  std::size_t next_bytes = 0;
+};
+
+struct integer_kernels {
+  using sum_fn = void (*)(const block_view&, const integer_request&, int first_head) noexcept;
+  std::array<sum_fn, 5> nibbles;  // for 1, 2, 3, 4 and 8 heads
+  std::array<sum_fn, 5> bytes;    // null where f32 is faster
+};
+
+KVAXIS_END_NAMESPACE
+
+#define KVAXIS_INTEGER
+#define KVAXIS_INL "../attention/integer.inl"
+#include "../simd/foreach_isa.hpp"
+
+KVAXIS_BEGIN_NAMESPACE
+namespace detail {
+
+[[nodiscard]] inline const integer_kernels& active_integer() noexcept {
+  static constexpr std::array<const integer_kernels*, isa_count> tables = {
+    &scalar::integer,
+#if defined(__x86_64__) || defined(KVAXIS_EMULATE)
+    &avx2::integer,
+    &avx2_vnni::integer,
+    &avx512::integer,
+    &avx512_vnni::integer,
+#endif
+  };
+  return *tables[static_cast<std::size_t>(active_isa())];
+}
+
+}  // namespace detail
+KVAXIS_END_NAMESPACE
