@@ -47,6 +47,8 @@ inline const vocabulary& active_vocabulary() {
 #if defined(__x86_64__) || defined(KVAXIS_EMULATE)
     &kvaxis::avx2::probe::table,
     &kvaxis::avx512::probe::table,
+#elif defined(__aarch64__)
+    &kvaxis::neon::probe::table,
 #endif
   };
   return *tables[static_cast<std::size_t>(kvaxis::active_isa())];

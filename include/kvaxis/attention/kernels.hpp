@@ -97,6 +97,8 @@ inline constexpr std::array<const unit_kernels*, isa_count> kernels_of = {
 #if defined(__x86_64__) || defined(KVAXIS_EMULATE)
     &avx2::kernels<U>,
     &avx512::kernels<U>,
+#elif defined(__aarch64__)
+    &neon::kernels<U>,
 #endif
 };
 

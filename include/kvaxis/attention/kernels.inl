@@ -202,6 +202,7 @@ KVAXIS_INLINE void score_lanes(const block_view& b, const score_request& r, int 
 // registers.
 template <int H>
 constexpr int score_vectors = lanes == 8 && H == 1   ? 4
+                              : lanes == 4 && H <= 3 ? 4
                               : lanes == 8 && H == 8 ? 1
                                                      : 2;
 
@@ -296,6 +297,7 @@ KVAXIS_INLINE void sum_lanes(const block_view& b, const sum_request& r, int firs
 // As many as the registers hold, then 16 lanes at a time: blocks and groups of channels are padded to that.
 template <int H>
 constexpr int sum_vectors = H <= 2                 ? 4
+                            : lanes == 4 && H <= 4 ? 4
                             : lanes == 16          ? 16 / H
                             : lanes == 8 && H == 8 ? 1
                                                    : 2;
@@ -303,7 +305,7 @@ constexpr int sum_vectors = H <= 2                 ? 4
 template <unit_kind U, int H>
 void sums(const block_view& b, const sum_request& r, int first_head) noexcept {
   constexpr int wide = sum_vectors<H>;
-  constexpr int narrow = lanes == 8 && H < 8 ? 2 : 1;
+  constexpr int narrow = wide * lanes <= 16 ? wide : 16 / lanes;
   const int length = r.constants != nullptr ? b.group_length : b.lanes;
   for (int segment = 0, lane = 0; lane < b.lanes; ++segment) {
     const int end = lane + length < b.lanes ? lane + length : b.lanes;

@@ -8,7 +8,7 @@
 KVAXIS_BEGIN_NAMESPACE
 namespace KVAXIS_TARGET {
 
-constexpr isa this_isa = lanes == 16 ? isa::avx512 : lanes == 8 ? isa::avx2 : isa::scalar;
+constexpr isa this_isa = isa::KVAXIS_TARGET;
 
 // --- Rotation of the queries -----------------------------------------------------------------------------------------
 

@@ -42,6 +42,8 @@ namespace detail {
 #if defined(__x86_64__) || defined(KVAXIS_EMULATE)
     &avx2::walk,
     &avx512::walk,
+#elif defined(__aarch64__)
+    &neon::walk,
 #endif
   };
   return *tables[static_cast<std::size_t>(active_isa())];

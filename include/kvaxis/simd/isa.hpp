@@ -1,5 +1,5 @@
 // Which instruction set runs: found once at run time (CPU and operating system must both agree), lowered by the
-// environment variable KVAXIS_ISA=scalar|avx2|avx512, changed by set_isa() in tests.
+// environment variable KVAXIS_ISA, which names a lower one, changed by set_isa() in tests.
 #pragma once
 
 #include <array>
@@ -15,21 +15,30 @@
 
 KVAXIS_BEGIN_NAMESPACE
 
+// Those of the architecture that is compiled for, each better than the one before; tables of functions are indexed by
+// them.
+#if defined(__x86_64__) || defined(KVAXIS_EMULATE)
 enum class isa : int {
   scalar,  // the specification; plain C++ at the translation unit's own flags
   avx2,    // AVX2 + FMA + F16C
   avx512,  // AVX-512 F, BW, DQ, VL
 };
-
-#if defined(__x86_64__) || defined(KVAXIS_EMULATE)
-constexpr int isa_count = 3;
+inline constexpr std::array isa_name_list = {"scalar", "avx2", "avx512"};
+#elif defined(__aarch64__)
+enum class isa : int {
+  scalar,
+  neon,  // what every Armv8-A machine has
+};
+inline constexpr std::array isa_name_list = {"scalar", "neon"};
 #else
-constexpr int isa_count = 1;
+enum class isa : int { scalar };
+inline constexpr std::array isa_name_list = {"scalar"};
 #endif
 
+constexpr int isa_count = static_cast<int>(isa_name_list.size());
+
 [[nodiscard]] constexpr const char* isa_name(isa which) noexcept {
-  constexpr std::array<const char*, 3> names{"scalar", "avx2", "avx512"};
-  return names[static_cast<std::size_t>(which)];
+  return isa_name_list[static_cast<std::size_t>(which)];
 }
 
 namespace detail {
@@ -53,6 +62,8 @@ inline isa detect_isa() noexcept {
   const bool avx512 =
       avx2 && has(ebx, 16) && has(ebx, 17) && has(ebx, 30) && has(ebx, 31) && (saved_low & 0xE6U) == 0xE6U;
   return avx512 ? isa::avx512 : avx2 ? isa::avx2 : isa::scalar;
+#elif defined(__aarch64__)
+  return isa::neon;
 #else
   return isa::scalar;
 #endif
