@@ -33,18 +33,24 @@ KVAXIS_TARGET_POP
 KVAXIS_TARGET_PUSH(KVAXIS_TARGET_AVX512)
 KVAXIS_READ_LOOP(read_avx512, 64)
 KVAXIS_TARGET_POP
+#elif defined(__aarch64__)
+KVAXIS_READ_LOOP(read_neon, 16)
 #endif
 #undef KVAXIS_READ_LOOP
 
 using read_fn = std::uint64_t (*)(const std::byte*, std::size_t);
 
 read_fn loop_of(kvaxis::isa isa) {
+  constexpr read_fn loops[] = {
+    &read_words,
 #if defined(__x86_64__)
-  constexpr read_fn loops[] = {&read_words, &read_avx2, &read_avx512};
-  return loops[static_cast<int>(isa)];
-#else
-  return isa == kvaxis::isa::scalar ? &read_words : nullptr;
+    &read_avx2,
+    &read_avx512,
+#elif defined(__aarch64__)
+    &read_neon,
 #endif
+  };
+  return loops[static_cast<int>(isa)];
 }
 
 void read_layer(read_fn loop, const std::vector<segment>& layer) {

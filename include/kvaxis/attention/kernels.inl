@@ -202,7 +202,7 @@ KVAXIS_INLINE void score_lanes(const block_view& b, const score_request& r, int 
 // registers.
 template <int H>
 constexpr int score_vectors = lanes == 8 && H == 1   ? 4
-                              : lanes == 4 && H <= 3 ? 4
+                              : lanes == 4 && H <= 2 ? 4
                               : lanes == 8 && H == 8 ? 1
                                                      : 2;
 
@@ -297,7 +297,7 @@ KVAXIS_INLINE void sum_lanes(const block_view& b, const sum_request& r, int firs
 // As many as the registers hold, then 16 lanes at a time: blocks and groups of channels are padded to that.
 template <int H>
 constexpr int sum_vectors = H <= 2                 ? 4
-                            : lanes == 4 && H <= 4 ? 4
+                            : lanes == 4 && H == 3 ? 4
                             : lanes == 16          ? 16 / H
                             : lanes == 8 && H == 8 ? 1
                                                    : 2;
