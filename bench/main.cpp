@@ -11,8 +11,8 @@ namespace {
 constexpr const char* key_rows =
     "^((scores|values)/.*/k:int4.*/dim:128/ctx:4096"
     "|naive(_values)?/.*/k:int4.*/dim:128/ctx:4096"
-    "|attend/(avx2|avx512)/k:int4.*/dim:128/ctx:(4096|65536)"
-    "|attend/(avx2|avx512)/.*/heads:4/dim:128/ctx:65536"
+    "|attend/(avx2|avx512|neon)/k:int4.*/dim:128/ctx:(4096|65536)"
+    "|attend/(avx2|avx512|neon)/.*/heads:4/dim:128/ctx:65536"
     "|attend/scalar/k:int4.*/heads:4/dim:128/ctx:65536"
     "|read_limit/.*/dim:128/ctx:65536"
     "|(append|fold)/.*/dim:128/ctx:4096)$";

@@ -33,6 +33,8 @@ KVAXIS_TARGET_POP
 KVAXIS_TARGET_PUSH(KVAXIS_TARGET_AVX512)
 KVAXIS_READ_LOOP(read_avx512, 64)
 KVAXIS_TARGET_POP
+#elif defined(__aarch64__)
+KVAXIS_READ_LOOP(read_neon, 16)
 #endif
 #undef KVAXIS_READ_LOOP
 
@@ -41,8 +43,10 @@ using read_fn = std::uint64_t (*)(const std::byte*, std::size_t);
 read_fn loop_of(kvaxis::isa isa) {
 #if defined(__x86_64__)
   return isa >= kvaxis::isa::avx512 ? &read_avx512 : isa >= kvaxis::isa::avx2 ? &read_avx2 : &read_words;
+#elif defined(__aarch64__)
+  return isa == kvaxis::isa::scalar ? &read_words : &read_neon;
 #else
-  return isa == kvaxis::isa::scalar ? &read_words : nullptr;
+  return &read_words;
 #endif
 }
 

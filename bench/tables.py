@@ -56,7 +56,7 @@ def table(header, rows):
 
 def against_naive(r, kind, naive_kind):
     flags = [f for f in NAIVE if r.has(naive_kind, f)]
-    for isa in ("avx512", "avx2"):
+    for isa in ("avx512", "avx2", "neon"):
         if not r.has(kind, isa):
             continue
         rows = []
@@ -70,7 +70,7 @@ def against_naive(r, kind, naive_kind):
 def attend(r, ctx):
     rows = []
     for policy in POLICIES:
-        for isa in ("avx512", "avx2", "scalar"):
+        for isa in ("avx512", "avx2", "neon", "scalar"):
             for heads in (1, 4, 8):
                 def get(counter):
                     return r.get(counter, "attend", isa, policy, heads, ctx)
@@ -83,13 +83,12 @@ def attend(r, ctx):
 
 
 def read_limits(r):
+    widths = {"scalar": 8, "neon": 16, "avx2": 32, "avx512": 64}
+    isas = [isa for isa in widths if r.has("read_limit", isa)]
     rows = []
     for policy in POLICIES:
-        row = [policy]
-        for isa in ("scalar", "avx2", "avx512"):
-            row.append(number(r.get("ns_per_key", "read_limit", isa, policy, 1, 65536)))
-        rows.append(row)
-    table(["policy", "8-byte loads", "32-byte loads", "64-byte loads"], rows)
+        rows.append([policy] + [number(r.get("ns_per_key", "read_limit", isa, policy, 1, 65536)) for isa in isas])
+    table(["policy"] + [f"{widths[isa]}-byte loads" for isa in isas], rows)
 
 
 def writing(r):

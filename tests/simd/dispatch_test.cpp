@@ -41,10 +41,14 @@ isa lowered(isa wanted) {
 
 TEST(Dispatch, names) {
   EXPECT_STREQ(kvaxis::isa_name(isa::scalar), "scalar");
+#if defined(__x86_64__) || defined(KVAXIS_EMULATE)
   EXPECT_STREQ(kvaxis::isa_name(isa::avx2), "avx2");
   EXPECT_STREQ(kvaxis::isa_name(isa::avx2_vnni), "avx2_vnni");
   EXPECT_STREQ(kvaxis::isa_name(isa::avx512), "avx512");
   EXPECT_STREQ(kvaxis::isa_name(isa::avx512_vnni), "avx512_vnni");
+#elif defined(__aarch64__)
+  EXPECT_STREQ(kvaxis::isa_name(isa::neon), "neon");
+#endif
 }
 
 TEST(Dispatch, the_environment_lowers_and_never_raises) {

@@ -49,6 +49,8 @@ inline const vocabulary& active_vocabulary() {
     &kvaxis::avx2::probe::table,
     &kvaxis::avx512::probe::table,
     &kvaxis::avx512::probe::table,
+#elif defined(__aarch64__)
+    &kvaxis::neon::probe::table,
 #endif
   };
   return *tables[static_cast<std::size_t>(kvaxis::active_isa())];

@@ -64,6 +64,8 @@ namespace detail {
     &avx2_vnni::integer,
     &avx512::integer,
     &avx512_vnni::integer,
+#elif defined(__aarch64__)
+    &neon::integer,
 #endif
   };
   return *tables[static_cast<std::size_t>(active_isa())];

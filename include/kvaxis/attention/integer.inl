@@ -38,7 +38,7 @@ KVAXIS_INLINE void add_quads(int index, int end, std::ptrdiff_t quad_step, const
       for (int p = 0; p < 8 / Bits; ++p) {
         const vu w = load_bytes(bytes[p] + h * byte_stride);
         KVAXIS_UNROLL
-        for (int v = 0; v < V; ++v) sums[h][p][v] = KVAXIS_TARGET::add_products(sums[h][p][v], codes[p][v], w);
+        for (int v = 0; v < V; ++v) sums[h][p][v] = KVAXIS_TARGET::add_products<Bits>(sums[h][p][v], codes[p][v], w);
       }
     }
     quad += quad_step;

@@ -1,5 +1,6 @@
 // The kernels of one block, per unit and instruction set: dequantize - rotate - dot for keys, dequantize - multiply -
-// add for values. Written once in kernels.inl; this header names what goes in and makes the tables of functions.
+// add for values. Written once in key_kernels.inl and value_kernels.inl; this header names what goes in and makes the
+// tables of functions.
 #pragma once
 
 #include <array>
@@ -93,7 +94,9 @@ KVAXIS_END_NAMESPACE
 
 #define KVAXIS_INL "../attention/units.inl"
 #include "../simd/foreach_isa.hpp"
-#define KVAXIS_INL "../attention/kernels.inl"
+#define KVAXIS_INL "../attention/key_kernels.inl"
+#include "../simd/foreach_isa.hpp"
+#define KVAXIS_INL "../attention/value_kernels.inl"
 #include "../simd/foreach_isa.hpp"
 
 KVAXIS_BEGIN_NAMESPACE
@@ -104,6 +107,8 @@ inline constexpr std::array<const unit_kernels*, isa_count> kernels_of = {
     &scalar::kernels<U>,
 #if defined(__x86_64__) || defined(KVAXIS_EMULATE)
     &avx2::kernels<U>,   &avx2::kernels<U>, &avx512::kernels<U>, &avx512::kernels<U>,
+#elif defined(__aarch64__)
+    &neon::kernels<U>,
 #endif
 };
 

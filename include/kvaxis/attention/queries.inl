@@ -10,7 +10,7 @@ namespace KVAXIS_TARGET {
 
 using detail::query_block;
 
-constexpr isa this_isa = lanes == 16 ? isa::avx512 : lanes == 8 ? isa::avx2 : isa::scalar;
+constexpr isa this_isa = isa::KVAXIS_TARGET;
 
 // How many of `left` rows the next kernel takes, and its place in the tables of kernels.
 inline int next_heads(int left) noexcept { return left >= 8 ? 8 : left < 4 ? left : 4; }

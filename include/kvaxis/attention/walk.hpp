@@ -48,6 +48,8 @@ namespace detail {
     &avx2::walk,
     &avx512::walk,
     &avx512::walk,
+#elif defined(__aarch64__)
+    &neon::walk,
 #endif
   };
   return *tables[static_cast<std::size_t>(active_isa())];

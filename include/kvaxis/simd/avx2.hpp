@@ -186,6 +186,7 @@ KVAXIS_INLINE vu low_nibbles(vu a) { return {_mm256_and_si256(a.v, _mm256_set1_e
 
 constexpr bool sums_in_words = false;
 constexpr int quads_to_settle = 8;
+template <int Bits>
 KVAXIS_INLINE vu add_products(vu sums, vu codes, vu weights) {
   return {_mm256_add_epi16(sums.v, _mm256_maddubs_epi16(codes.v, weights.v))};
 }

@@ -167,6 +167,7 @@ KVAXIS_INLINE vu low_nibbles(vu a) { return {_mm512_and_si512(a.v, _mm512_set1_e
 
 constexpr bool sums_in_words = false;
 constexpr int quads_to_settle = 8;
+template <int Bits>
 KVAXIS_INLINE vu add_products(vu sums, vu codes, vu weights) {
   return {_mm512_add_epi16(sums.v, _mm512_maddubs_epi16(codes.v, weights.v))};
 }

@@ -1,9 +1,11 @@
-// Includes the file named by KVAXIS_INL once per instruction set, inside a target region and with KVAXIS_TARGET set to
-// the namespace whose vocabulary it uses; with KVAXIS_INTEGER also for those that add integer units alone. No include
-// guard: that is its purpose.
+// Includes the file named by KVAXIS_INL once per instruction set, inside its target region if it has one, and with
+// KVAXIS_TARGET set to the namespace whose vocabulary it uses; with KVAXIS_INTEGER also for those that add integer units
+// alone. No include guard: that is its purpose.
 #include "scalar.hpp"
 #if defined(__x86_64__) || defined(KVAXIS_EMULATE)
 #include "vnni.hpp"
+#elif defined(__aarch64__)
+#include "neon.hpp"
 #endif
 
 #define KVAXIS_TARGET scalar
@@ -36,6 +38,10 @@ KVAXIS_TARGET_PUSH(KVAXIS_TARGET_AVX512_VNNI)
 KVAXIS_TARGET_POP
 #undef KVAXIS_TARGET
 #endif
+#elif defined(__aarch64__)
+#define KVAXIS_TARGET neon
+#include KVAXIS_INL
+#undef KVAXIS_TARGET
 #endif
 
 #undef KVAXIS_INL

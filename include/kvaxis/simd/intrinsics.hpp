@@ -5,6 +5,8 @@
 
 #if defined(KVAXIS_EMULATE)
 #include KVAXIS_EMULATE
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #else
 #pragma GCC diagnostic push
 #if !defined(__clang__)

@@ -15,6 +15,9 @@
 
 KVAXIS_BEGIN_NAMESPACE
 
+// Those of the architecture that is compiled for, each better than the one before; tables of functions are indexed by
+// them.
+#if defined(__x86_64__) || defined(KVAXIS_EMULATE)
 enum class isa : int {
   scalar,       // the specification; plain C++ at the translation unit's own flags
   avx2,         // AVX2 + FMA + F16C
@@ -22,16 +25,22 @@ enum class isa : int {
   avx512,       // AVX-512 F, BW, DQ, VL
   avx512_vnni,  // with VNNI
 };
-
-#if defined(__x86_64__) || defined(KVAXIS_EMULATE)
-constexpr int isa_count = 5;
+inline constexpr std::array isa_name_list = {"scalar", "avx2", "avx2_vnni", "avx512", "avx512_vnni"};
+#elif defined(__aarch64__)
+enum class isa : int {
+  scalar,
+  neon,  // what every Armv8-A machine has
+};
+inline constexpr std::array isa_name_list = {"scalar", "neon"};
 #else
-constexpr int isa_count = 1;
+enum class isa : int { scalar };
+inline constexpr std::array isa_name_list = {"scalar"};
 #endif
 
+constexpr int isa_count = static_cast<int>(isa_name_list.size());
+
 [[nodiscard]] constexpr const char* isa_name(isa which) noexcept {
-  constexpr std::array<const char*, 5> names{"scalar", "avx2", "avx2_vnni", "avx512", "avx512_vnni"};
-  return names[static_cast<std::size_t>(which)];
+  return isa_name_list[static_cast<std::size_t>(which)];
 }
 
 namespace detail {
@@ -40,7 +49,7 @@ namespace detail {
 inline unsigned detect_isas() noexcept {
   const auto bit_of = [](isa which) { return 1U << static_cast<unsigned>(which); };
   unsigned found = bit_of(isa::scalar);
-#if defined(KVAXIS_EMULATE)
+#if defined(KVAXIS_EMULATE) || defined(__aarch64__)
   found = (1U << isa_count) - 1U;
 #elif defined(__x86_64__)
   const auto has = [](unsigned word, int bit) { return (word >> bit & 1U) != 0; };

@@ -143,6 +143,7 @@ KVAXIS_INLINE vu low_nibbles(vu a) { return {a.v & 0x0F0F0F0FU}; }
 // whole words, and codes have 4 or 8 bits. Elsewhere they are of 16 bits, begin with 0, take quads_to_settle quads of
 // codes below 16, and are then added to a total by settle().
 constexpr bool sums_in_words = true;
+template <int Bits>
 KVAXIS_INLINE vu add_products(vu sums, vu codes, vu weights) {
   for (int shift = 0; shift < 32; shift += 8) {
     const auto weight = static_cast<std::int8_t>(weights.v >> shift);

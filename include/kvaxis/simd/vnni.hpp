@@ -16,6 +16,7 @@ namespace avx2_vnni {
 using namespace avx2;  // what is named below hides its own
 
 constexpr bool sums_in_words = true;
+template <int Bits>
 KVAXIS_INLINE vu add_products(vu sums, vu codes, vu weights) {
 #if defined(KVAXIS_COPIES_SUMS)
   __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sums.v) : "x"(codes.v), "x"(weights.v));
@@ -36,6 +37,7 @@ namespace avx512_vnni {
 using namespace avx512;
 
 constexpr bool sums_in_words = true;
+template <int Bits>
 KVAXIS_INLINE vu add_products(vu sums, vu codes, vu weights) {
 #if defined(KVAXIS_COPIES_SUMS)
   __asm__("vpdpbusd %2, %1, %0" : "+v"(sums.v) : "v"(codes.v), "v"(weights.v));
