@@ -1,9 +1,11 @@
 // The vocabulary of the kernels, in plain C++: one lane. It is the specification of the other files of this folder,
 // which define the same names in a namespace of their own:
 //
-//   vf  f32 lanes   load store set1 zero add sub mul div fma muladd max min sum max_lane select_above load_swapped
-//                   load_float16 scale_by_power
-//   vu  u32 lanes   load_words shift_right exponent_bits, and to f32: narrow_to_float<Bits> look_up e4m3_pair e5m2_pair
+//   vf  f32 lanes   load store set1 zero add sub mul div fma muladd max min sum max_lane min_lane select_above select
+//                   above all_within load_swapped load_rotated load_float16 load_bfloat16 flush_subnormals inverse
+//                   scale_by_power
+//   vu  u32 lanes   load_words store_words set1_words add_words sub_words bit_and shift_left shift_right store_quads
+//                   exponent_bits to_half floor_to_half, and to f32: narrow_to_float<Bits> look_up e4m3_pair e5m2_pair
 //                   half_pair bfloat_pair bits_to_float words_minus_to_float
 //   vd  f64 lanes   load_d store_d mul_d fma_d fnma_d store_twice
 //
@@ -12,6 +14,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #include "../config.hpp"
@@ -50,13 +53,37 @@ KVAXIS_INLINE vf min(vf a, vf b) { return {a.v < b.v ? a.v : b.v}; }
 KVAXIS_INLINE vf div(vf a, vf b) { return {a.v / b.v}; }
 KVAXIS_INLINE float sum(vf a) { return a.v; }
 KVAXIS_INLINE float max_lane(vf a) { return a.v; }
+KVAXIS_INLINE float min_lane(vf a) { return a.v; }
 // `value` where x > threshold, else 0.
 KVAXIS_INLINE vf select_above(vf x, float threshold, vf value) { return {x.v > threshold ? value.v : 0.0F}; }
 // Lanes p[i ^ 1]: the two members of each pair exchanged. i is a multiple of the number of lanes.
 KVAXIS_INLINE vf load_swapped(const float* p, int i) { return {p[i ^ 1]}; }
+// Lane i of the pairs (a, b) = (p[2 j], p[2 j + 1]) turned by the angles whose (cosine, sine) lie in `turn` alike:
+// a' = fma(a, c, -(b s)), b' = fma(a, s, b c), the one way in which the library rotates what it stores.
+KVAXIS_INLINE vf load_rotated(const float* p, const float* turn, int i) {
+  const float a = p[i & ~1];
+  const float b = p[i | 1];
+  return {i % 2 == 0 ? fused(a, turn[i], -(b * turn[i + 1])) : fused(a, turn[i], b * turn[i - 1])};
+}
 KVAXIS_INLINE vf load_float16(const std::uint16_t* p) { return {to_float(float16{*p})}; }
+KVAXIS_INLINE vf load_bfloat16(const std::uint16_t* p) { return {to_float(bfloat16{*p})}; }
+KVAXIS_INLINE vf flush_subnormals(vf a) { return {flush_subnormal(a.v)}; }
+// 1 / a as a division of doubles, rounded: under -ffast-math a float division becomes an estimate that differs between
+// CPU makers.
+KVAXIS_INLINE vf inverse(vf a) { return {static_cast<float>(1.0 / static_cast<double>(a.v))}; }
+// Whether every lane is a finite number in low .. high.
+KVAXIS_INLINE bool all_within(vf a, vf low, vf high) { return is_finite(a.v) && a.v >= low.v && a.v <= high.v; }
 
 KVAXIS_INLINE vu load_words(const std::uint32_t* p) { return {*p}; }
+KVAXIS_INLINE void store_words(std::uint32_t* p, vu a) { *p = a.v; }
+KVAXIS_INLINE vu set1_words(std::uint32_t x) { return {x}; }
+KVAXIS_INLINE vu add_words(vu a, vu b) { return {a.v + b.v}; }
+KVAXIS_INLINE vu sub_words(vu a, vu b) { return {a.v - b.v}; }
+KVAXIS_INLINE vu bit_and(vu a, vu b) { return {a.v & b.v}; }
+template <int Count>
+KVAXIS_INLINE vu shift_left(vu a) {
+  return {a.v << Count};
+}
 template <int Count>
 KVAXIS_INLINE vu shift_right(vu a) {
   return {a.v >> Count};
@@ -96,6 +123,20 @@ KVAXIS_INLINE void bfloat_pair(vu a, vf& x, vf& y) {
   y = {bits_float(a.v & 0xFFFF0000U)};
 }
 KVAXIS_INLINE vf bits_to_float(vu a) { return {bits_float(a.v)}; }
+
+// All ones where a > b, else 0; and a where a mask is all ones, b where it is 0.
+KVAXIS_INLINE vu above(vf a, vf b) { return {a.v > b.v ? 0xFFFFFFFFU : 0U}; }
+KVAXIS_INLINE vf select(vu mask, vf a, vf b) { return {mask.v != 0 ? a.v : b.v}; }
+// The bits of the nearest binary16 number (ties to even), and of the largest at or below; |a| <= 65504, no -0.
+KVAXIS_INLINE vu to_half(vf a) { return {to_float16(a.v).bits}; }
+KVAXIS_INLINE vu floor_to_half(vf a) { return {floor_float16(a.v).bits}; }
+// Byte k of lane i is the code of row `row` + i and word k of a block's quads (packing/quads.hpp); `words` is the first
+// quad's first such word. Rows from `rows`, a multiple of 4, on are left out.
+KVAXIS_INLINE void store_quads(std::byte* words, std::size_t quad_bytes, int row, int rows, vu a) {
+  if (row >= rows) return;
+  std::byte* const quad = words + static_cast<std::size_t>(row / 4) * quad_bytes + row % 4;
+  for (int k = 0; k < 4; ++k) quad[4 * k] = static_cast<std::byte>(a.v >> 8 * k);
+}
 
 // Parts of the exponential: 2^n of an integer-valued n, given as 1.5 * 2^23 + n.
 KVAXIS_INLINE vu exponent_bits(vf shifted) { return {float_bits(shifted.v)}; }
