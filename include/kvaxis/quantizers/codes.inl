@@ -41,6 +41,13 @@ KVAXIS_INLINE vu integer_code(vf x, vf centre, vf inverse, int zero, float low, 
   return sub_words(exponent_bits(inside), set1_words(float_bits(round_magic)));
 }
 
+// What to_bfloat16 gives for a finite number.
+KVAXIS_INLINE vu bfloat_code(vf x) {
+  const vu bits = exponent_bits(x);
+  const vu odd = bit_and(shift_right<16>(bits), set1_words(1U));
+  return shift_right<16>(add_words(add_words(bits, odd), set1_words(0x7FFFU)));
+}
+
 // What encode_e4m3 and encode_e5m2 give for a number that is not NaN.
 template <int MantissaBits, int Bias>
 KVAXIS_INLINE vu minifloat_code(vf x, float largest) {

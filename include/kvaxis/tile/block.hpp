@@ -159,7 +159,7 @@ namespace detail {
 template <class Codec>
 constexpr std::array<codec_table::encode_fn, isa_count> find_encoders() noexcept {
   std::array<codec_table::encode_fn, isa_count> out{};
-  if constexpr (code_kind_of<Codec> == code_kind::integer || code_kind_of<Codec> == code_kind::minifloat) {
+  if constexpr (code_kind_of<Codec> != code_kind::own) {
     out = {
       &scalar::encode_block<Codec>,
 #if defined(__x86_64__) || defined(KVAXIS_EMULATE)

@@ -175,11 +175,9 @@ struct code_maker {
   }
 };
 
-// As detail::encode_block, for the codecs that encodes_in_vectors names.
 template <class Codec>
-void encode_block(const block_layout& b, given_scale given, const row_view& x, std::uint32_t* scratch,
-                  std::byte* block) noexcept {
-  std::memset(block, 0, b.bytes);
+KVAXIS_INLINE void encode_scaled(const block_layout& b, given_scale given, const row_view& x, std::uint32_t* scratch,
+                                 std::byte* block) {
   const int groups = b.members > 0 ? b.groups() : 1;
   auto* const low = reinterpret_cast<float*>(scratch);
   float* const high = low + groups + 16;
@@ -208,5 +206,37 @@ void encode_block(const block_layout& b, given_scale given, const row_view& x, s
   }
 }
 
+// The codes of 16 or 32 bits that are the number itself.
+template <class Codec>
+KVAXIS_INLINE void encode_identity(const block_layout& b, const row_view& x, std::byte* block) {
+  constexpr std::size_t size = Codec::bits / 8;
+  std::uint32_t codes[max_head_dim + 16];
+  for (int t = 0; t < x.tokens; ++t) {
+    for (int c = 0; c < x.channels; c += lanes) {
+      const vf number = load(x.data + t * x.stride + c);
+      if constexpr (Codec::unit == unit_kind::f32) store_words(codes + c, exponent_bits(number));
+      if constexpr (Codec::unit == unit_kind::f16) store_words(codes + c, to_half(number));
+      if constexpr (Codec::unit == unit_kind::bf16) store_words(codes + c, bfloat_code(number));
+    }
+    for (int c = 0; c < x.channels; ++c) {
+      const int row = b.key ? c : t;
+      const code_place at = place_of(Codec::bits, b.lanes, row % 4, b.key ? t : c);
+      std::byte* const quad = block + static_cast<std::size_t>(row / 4) * b.quad_bytes();
+      std::memcpy(quad + 4 * at.word + at.shift / 8, codes + c, size);
+    }
+  }
+}
+
+// As detail::encode_block, for the library's own codecs.
+template <class Codec>
+void encode_block(const block_layout& b, given_scale given, const row_view& x, std::uint32_t* scratch,
+                  std::byte* block) noexcept {
+  std::memset(block, 0, b.bytes);
+  if constexpr (code_kind_of<Codec> == code_kind::identity) {
+    encode_identity<Codec>(b, x, block);
+  } else {
+    encode_scaled<Codec>(b, given, x, scratch, block);
+  }
+}
 }  // namespace KVAXIS_TARGET
 KVAXIS_END_NAMESPACE
