@@ -127,18 +127,21 @@ struct code_maker {
     }
   }
 
-  // Tokens t .. t + 3, the first in the lowest byte, and channels c, c + 1, ...
-  KVAXIS_INLINE vu four_tokens(int t, int c) const {
+  // Where the groups of a token begin. Outside of the loop over channels, which would keep the division.
+  KVAXIS_INLINE int groups_of(int t) const { return PerChannel ? t / group_length * group_step : t * token_step; }
+
+  // Tokens t .. t + 3, the first in the lowest byte, and channels c, c + 1, ...; `groups` are those of t.
+  KVAXIS_INLINE vu four_tokens(int t, int c, int groups) const {
     vu word;
     if constexpr (PerChannel) {
-      const int group = t / group_length * group_step + c;
+      const int group = groups + c;
       const vf middle = load(centre + group);
       const vf steps = load(inverse + group);
       word = above_byte(code(t + 3, c, middle, steps), code(t + 2, c, middle, steps));
       word = above_byte(word, code(t + 1, c, middle, steps));
       word = above_byte(word, code(t, c, middle, steps));
     } else {
-      const int group = segment[c / 16] + t * token_step;
+      const int group = groups + segment[c / 16];
       const auto of_token = [&](int i) {
         return code(t + i, c, set1(centre[group + i * token_step]), set1(inverse[group + i * token_step]));
       };
@@ -152,11 +155,12 @@ struct code_maker {
   KVAXIS_INLINE void key_block(const block_layout& b, std::byte* block) const {
     const int words = quad_words(b.bits, b.lanes);
     for (int t = 0; t < words && t < x.tokens; t += 4) {
+      const bool has_upper = Codec::bits == 4 && t + words < x.tokens;
+      const int groups = groups_of(t);
+      const int upper = groups_of(t + words);
       for (int c = 0; c < b.rows; c += lanes) {
-        vu word = four_tokens(t, c);
-        if (Codec::bits == 4 && t + words < x.tokens) {
-          word = add_words(word, shift_left<4>(four_tokens(t + words, c)));
-        }
+        vu word = four_tokens(t, c, groups);
+        if (has_upper) word = add_words(word, shift_left<4>(four_tokens(t + words, c, upper)));
         store_quads(block + 4 * t, b.quad_bytes(), c, b.rows, word);
       }
     }
@@ -166,9 +170,10 @@ struct code_maker {
     const int words = quad_words(b.bits, b.lanes);
     for (int t = 0; t < x.tokens; t += 4) {
       auto* const quad = reinterpret_cast<std::uint32_t*>(block + static_cast<std::size_t>(t / 4) * b.quad_bytes());
+      const int groups = groups_of(t);
       for (int c = 0; c < words; c += lanes) {
-        vu word = four_tokens(t, c);
-        if (Codec::bits == 4) word = add_words(word, shift_left<4>(four_tokens(t, c + words)));
+        vu word = four_tokens(t, c, groups);
+        if (Codec::bits == 4) word = add_words(word, shift_left<4>(four_tokens(t, c + words, groups)));
         store_words(quad + c, word);
       }
     }
@@ -210,6 +215,10 @@ KVAXIS_INLINE void encode_scaled(const block_layout& b, given_scale given, const
 template <class Codec>
 KVAXIS_INLINE void encode_identity(const block_layout& b, const row_view& x, std::byte* block) {
   constexpr std::size_t size = Codec::bits / 8;
+  const auto offset_of = [&](int row, int lane) {
+    const code_place at = place_of(Codec::bits, b.lanes, row, lane);
+    return static_cast<std::size_t>(4 * at.word + at.shift / 8);
+  };
   std::uint32_t codes[max_head_dim + 16];
   for (int t = 0; t < x.tokens; ++t) {
     for (int c = 0; c < x.channels; c += lanes) {
@@ -218,11 +227,14 @@ KVAXIS_INLINE void encode_identity(const block_layout& b, const row_view& x, std
       if constexpr (Codec::unit == unit_kind::f16) store_words(codes + c, to_half(number));
       if constexpr (Codec::unit == unit_kind::bf16) store_words(codes + c, bfloat_code(number));
     }
-    for (int c = 0; c < x.channels; ++c) {
-      const int row = b.key ? c : t;
-      const code_place at = place_of(Codec::bits, b.lanes, row % 4, b.key ? t : c);
-      std::byte* const quad = block + static_cast<std::size_t>(row / 4) * b.quad_bytes();
-      std::memcpy(quad + 4 * at.word + at.shift / 8, codes + c, size);
+    if (b.key) {
+      const std::size_t first[] = {offset_of(0, t), offset_of(1, t), offset_of(2, t), offset_of(3, t)};
+      for (int c = 0; c < x.channels; ++c) {
+        std::memcpy(block + static_cast<std::size_t>(c / 4) * b.quad_bytes() + first[c % 4], codes + c, size);
+      }
+    } else {
+      std::byte* const row = block + static_cast<std::size_t>(t / 4) * b.quad_bytes() + offset_of(t % 4, 0);
+      for (int c = 0; c < x.channels; ++c) std::memcpy(row + 4 * c, codes + c, size);
     }
   }
 }
