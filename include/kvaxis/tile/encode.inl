@@ -44,7 +44,8 @@ KVAXIS_INLINE void ranges_over_channels(const block_layout& b, const row_view& x
   const int tokens = b.key ? b.lanes : b.rows;
   for (int t = 0; t < x.tokens; ++t) {
     const float* row = x.data + t * x.stride;
-    for (int begin = 0; begin < x.channels; begin += b.group_length) {
+    int group = t;
+    for (int begin = 0; begin < x.channels; begin += b.group_length, group += tokens) {
       const int end = begin + b.group_length < x.channels ? begin + b.group_length : x.channels;
       vf least = set1(row[begin]);
       vf most = least;
@@ -54,7 +55,6 @@ KVAXIS_INLINE void ranges_over_channels(const block_layout& b, const row_view& x
         least = min(least, number);
         most = max(most, number);
       }
-      const int group = begin / b.group_length * tokens + t;
       low[group] = min_lane(least);
       high[group] = max_lane(most);
     }
@@ -103,10 +103,10 @@ KVAXIS_INLINE void fit_groups(const block_layout& b, float* low, float* high, st
   }
 }
 
-KVAXIS_INLINE vu above_byte(vu upper, vu byte) { return add_words(shift_left<8>(upper), byte); }
+KVAXIS_INLINE vu join_bytes(vu upper, vu lowest) { return add_words(shift_left<8>(upper), lowest); }
 
-// Makes the codes of a block: `PerChannel` says whether centre and inverse differ from channel to channel, or from token
-// to token.
+// Makes the codes of a block, (x - centre) * inverse: both have a number for each group, which belong to channels or to
+// tokens.
 template <class Codec, bool PerChannel>
 struct code_maker {
   row_view x;
@@ -122,8 +122,9 @@ struct code_maker {
     if constexpr (code_kind_of<Codec> == code_kind::integer) {
       return integer_code(number, middle, steps, Codec::zero, Codec::unit_min, Codec::unit_max);
     } else {
-      constexpr bool is_e4m3 = unit_of<Codec> == unit_kind::e4m3;
-      return minifloat_code < is_e4m3 ? 3 : 2, is_e4m3 ? 7 : 15 > (mul(sub(number, middle), steps), Codec::unit_max);
+      constexpr int mantissa_bits = unit_of<Codec> == unit_kind::e4m3 ? 3 : 2;
+      constexpr int bias = unit_of<Codec> == unit_kind::e4m3 ? 7 : 15;
+      return minifloat_code<mantissa_bits, bias>(mul(sub(number, middle), steps), Codec::unit_max);
     }
   }
 
@@ -137,15 +138,15 @@ struct code_maker {
       const int group = groups + c;
       const vf middle = load(centre + group);
       const vf steps = load(inverse + group);
-      word = above_byte(code(t + 3, c, middle, steps), code(t + 2, c, middle, steps));
-      word = above_byte(word, code(t + 1, c, middle, steps));
-      word = above_byte(word, code(t, c, middle, steps));
+      word = join_bytes(code(t + 3, c, middle, steps), code(t + 2, c, middle, steps));
+      word = join_bytes(word, code(t + 1, c, middle, steps));
+      word = join_bytes(word, code(t, c, middle, steps));
     } else {
       const int group = groups + segment[c / 16];
       const auto of_token = [&](int i) {
         return code(t + i, c, set1(centre[group + i * token_step]), set1(inverse[group + i * token_step]));
       };
-      word = above_byte(above_byte(above_byte(of_token(3), of_token(2)), of_token(1)), of_token(0));
+      word = join_bytes(join_bytes(join_bytes(of_token(3), of_token(2)), of_token(1)), of_token(0));
     }
     if (c + lanes > x.channels) word = bit_and(word, first_lanes(x.channels - c));
     if (t + 4 > x.tokens) word = bit_and(word, set1_words(0xFFFFFFFFU >> 8 * (t + 4 - x.tokens)));
@@ -250,5 +251,6 @@ void encode_block(const block_layout& b, given_scale given, const row_view& x, s
     encode_scaled<Codec>(b, given, x, scratch, block);
   }
 }
+
 }  // namespace KVAXIS_TARGET
 KVAXIS_END_NAMESPACE
