@@ -3,6 +3,7 @@
 // pins what those are.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <isa_test.hpp>
@@ -61,10 +62,9 @@ void expect_block(const kvaxis::block_layout& b, kvaxis::given_scale given, int 
   std::vector<std::byte> got(b.bytes + 64, std::byte{0xAB});
   const auto isa = static_cast<std::size_t>(kvaxis::active_isa());
   test::scalar_table<Codec>.encode[isa](b, given, rows, scratch.data(), got.data());
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    ASSERT_EQ(got[i], i < b.bytes ? want[i] : std::byte{0xAB})
-        << "byte " << i << " of " << b.codes_bytes << " + params";
-  }
+  want.resize(got.size(), std::byte{0xAB});
+  const auto differs = std::mismatch(got.begin(), got.end(), want.begin()).first - got.begin();
+  ASSERT_EQ(differs, static_cast<std::ptrdiff_t>(got.size())) << "with parameters from byte " << b.codes_bytes << " on";
 }
 
 template <class Codec>
@@ -75,7 +75,7 @@ void expect_blocks() {
     for (const kvaxis::policy& p : policies) {
       for (const int dim : {8, 23, 46, 80, 96, 128, 576}) {
         for (const auto& [tokens, valid] : {std::pair{32, 32}, {64, 64}, {64, 37}, {64, 1}, {256, 255}}) {
-          if (tokens == 256 && dim != 46) continue;
+          if ((tokens == 256 && dim != 46) || (dim == 576 && valid != 37)) continue;
           for (const content what : contents) {
             SCOPED_TRACE(std::string(Codec::name) + (side == role::key ? " keys" : " values") + ", axis " +
                          std::to_string(static_cast<int>(p.axis)) + " group " + std::to_string(p.group) + " dim " +
@@ -126,7 +126,7 @@ TEST_P(Encode, every_code_of_a_number_without_scale) {
   constexpr int channels = 512;
   test::numbers random(5);
   std::vector<float> x(4 * channels);
-  for (int upper = 0; upper < 65536; upper += 8) {  // every exponent, with mantissas near each tie
+  for (int upper = 0; upper < 65536; upper += 32) {  // every exponent, with mantissas near each tie
     for (std::size_t i = 0; i < x.size(); ++i) {
       const auto high = static_cast<std::uint32_t>(upper) + static_cast<std::uint32_t>(i / 256);
       const std::uint32_t low = i % 4 == 0   ? static_cast<std::uint32_t>(random.next() & 0xFFFFU)
@@ -200,7 +200,7 @@ TEST_P(FoldBytes, every_rotation_and_shape) {
   for (const kvaxis::codec_table* codec : {&test::scalar_table<kvaxis::int4>, &test::scalar_table<kvaxis::int8s>}) {
     for (const auto& [dim, rotary] : {std::pair{8, 8}, {46, 20}, {80, 80}, {96, 64}, {128, 128}, {576, 64}}) {
       for (const int tokens : {32, 64, 256}) {
-        if (tokens == 256 && dim > 96) continue;
+        if ((tokens == 256 && dim != 46) || (tokens == 64 && dim == 576)) continue;
         for (const int rotation : {kvaxis::pre, kvaxis::automatic, 4, kvaxis::tile_rotated, kvaxis::post}) {
           for (const bool half_rows : {false, true}) {
             expect_fold({codec, {axis::channel, tokens, rotation}, {axis::token, 64}, dim, rotary, tokens, half_rows});
