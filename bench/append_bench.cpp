@@ -1,5 +1,5 @@
 // append/: tokens one by one into an empty cache with a window of 128, folding as it falls due. fold/: the folding
-// alone. Both are scalar code on every machine, and no query takes part: isa "scalar", heads:1.
+// alone. No query takes part: heads:1.
 #include "common.hpp"
 
 namespace bench {
@@ -9,15 +9,18 @@ constexpr int window = 128;
 
 template <class Body>
 void register_rows(const char* kind, Body body) {
-  for_each_shape([=](const shape& s) {
-    if (s.group != 1) return;
-    benchmark::RegisterBenchmark(s.name(kind, "scalar").c_str(), [=](benchmark::State& state) {
-      kvaxis::any_kv_cache cache = make_cache(s.policy, s.dim, window);
-      if (failed(state, cache.reserve(s.context))) return;
-      const double seconds = body(state, s, cache) / static_cast<double>(state.iterations());
-      const double keys = static_cast<double>(s.context) * kv_heads;
-      state.counters["ns_per_key"] = 1e9 * seconds / keys;
-      state.counters["bytes/s"] = keys * 2 * s.dim * sizeof(float) / seconds;  // of what comes in, f32
+  for_each_isa([=](kvaxis::isa isa) {
+    for_each_shape([=](const shape& s) {
+      if (s.group != 1) return;
+      benchmark::RegisterBenchmark(s.name(kind, isa_name(isa)).c_str(), [=](benchmark::State& state) {
+        kvaxis::any_kv_cache cache = make_cache(s.policy, s.dim, window);
+        if (failed(state, cache.reserve(s.context))) return;
+        kvaxis::set_isa(isa);
+        const double seconds = body(state, s, cache) / static_cast<double>(state.iterations());
+        const double keys = static_cast<double>(s.context) * kv_heads;
+        state.counters["ns_per_key"] = 1e9 * seconds / keys;
+        state.counters["bytes/s"] = keys * 2 * s.dim * sizeof(float) / seconds;  // of what comes in, f32
+      });
     });
   });
 }

@@ -92,9 +92,9 @@ def read_limits(r):
 
 
 def writing(r):
-    rows = [[policy] + [number(r.get("ns_per_key", kind, "scalar", policy), 0) for kind in ("append", "fold")]
-            for policy in POLICIES]
-    table(["policy", "append, one by one", "fold"], rows)
+    rows = [[policy, isa] + [number(r.get("ns_per_key", kind, isa, policy), 0) for kind in ("append", "fold")]
+            for policy in POLICIES for isa in ("avx512", "avx2", "scalar")]
+    table(["policy", "isa", "append, one by one", "fold"], rows)
 
 
 def requirements(r):

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <kvaxis/simd/isa.hpp>
 #include <utility>
@@ -12,6 +13,7 @@ struct vocabulary {
   using unary_fn = void (*)(const float* a, float* out, int n);
   using binary_fn = void (*)(const float* a, const float* b, float* out, int n);
   using ternary_fn = void (*)(const float* a, const float* b, const float* c, float* out, int n);
+  using word_fn = void (*)(const float* a, std::uint32_t* out, int n);
   using double_fn = void (*)(const double* a, const double* b, const double* c, double* out, int n);
 
   int lanes;
@@ -27,14 +29,23 @@ struct vocabulary {
   convert_fn bits;
   convert_fn power;  // bits of a float 1.5 * 2^23 + k to k
   void (*load_float16)(const std::uint16_t* a, float* out, int n);
+  void (*load_bfloat16)(const std::uint16_t* a, float* out, int n);
   binary_fn add, sub, mul, div, max, min;
   ternary_fn fma, muladd;
   binary_fn select_above_half;  // b where a > 0.5
   unary_fn swapped;
   unary_fn broadcast_zero_and_one;  // set1(1) - zero(), whatever a is
-  unary_fn sums, maxima;            // of each vector, out[i / lanes]
+  unary_fn sums, maxima, minima;    // of each vector, out[i / lanes]
   binary_fn scale_by_power;         // a * 2^k for b = 1.5 * 2^23 + k
-  double_fn mul_d, fma_d, fnma_d;   // a * b, a * b + c, c - a * b
+  unary_fn flushed, inverse;
+  binary_fn rotated;       // the pairs of a by the angles of b
+  ternary_fn larger_of_c;  // c where a > b, else a
+  word_fn to_half, floor_to_half;
+  void (*words)(const std::uint32_t* a, const std::uint32_t* b, std::uint32_t* out, int n);  // see integers_op
+  bool (*all_within)(const float* a, float low, float high);                                 // of one vector
+  // Rows first .. first + lanes - 1.
+  void (*store_quads)(const std::uint32_t* a, std::byte* words, std::size_t quad_bytes, int first, int rows);
+  double_fn mul_d, fma_d, fnma_d;  // a * b, a * b + c, c - a * b
   void (*store_twice)(const double* a, float* out, int n);
 };
 
@@ -42,16 +53,7 @@ struct vocabulary {
 #include <kvaxis/simd/foreach_isa.hpp>
 
 inline const vocabulary& active_vocabulary() {
-  static constexpr std::array<const vocabulary*, kvaxis::isa_count> tables = {
-    &kvaxis::scalar::probe::table,
-#if defined(__x86_64__) || defined(KVAXIS_EMULATE)
-    &kvaxis::avx2::probe::table,
-    &kvaxis::avx2::probe::table,
-    &kvaxis::avx512::probe::table,
-    &kvaxis::avx512::probe::table,
-#elif defined(__aarch64__)
-    &kvaxis::neon::probe::table,
-#endif
-  };
+  using namespace kvaxis;  // where the names of the table are
+  static constexpr std::array<const vocabulary*, kvaxis::isa_count> tables = KVAXIS_ISA_TABLE(probe::table);
   return *tables[static_cast<std::size_t>(kvaxis::active_isa())];
 }

@@ -8,6 +8,18 @@ void convert(const std::uint32_t* words, float* out, int n) {
   for (int i = 0; i < n; i += lanes) store(out + i, Op::run(load_words(words + i)));
 }
 template <class Op>
+void one(const float* a, float* out, int n) {
+  for (int i = 0; i < n; i += lanes) store(out + i, Op::run(load(a + i)));
+}
+template <class Op>
+void to_words(const float* a, std::uint32_t* out, int n) {
+  for (int i = 0; i < n; i += lanes) store_words(out + i, Op::run(load(a + i)));
+}
+template <class Op>
+void two_words(const std::uint32_t* a, const std::uint32_t* b, std::uint32_t* out, int n) {
+  for (int i = 0; i < n; i += lanes) store_words(out + i, Op::run(load_words(a + i), load_words(b + i)));
+}
+template <class Op>
 void two(const float* a, const float* b, float* out, int n) {
   for (int i = 0; i < n; i += lanes) store(out + i, Op::run(load(a + i), load(b + i)));
 }
@@ -107,6 +119,27 @@ struct select_op {
 struct scale_op {
   KVAXIS_INLINE static vf run(vf a, vf b) { return scale_by_power(a, exponent_bits(b)); }
 };
+struct flush_op {
+  KVAXIS_INLINE static vf run(vf a) { return flush_subnormals(a); }
+};
+struct inverse_op {
+  KVAXIS_INLINE static vf run(vf a) { return inverse(a); }
+};
+struct larger_op {
+  KVAXIS_INLINE static vf run(vf a, vf b, vf c) { return select(above(a, b), c, a); }
+};
+struct half_bits_op {
+  KVAXIS_INLINE static vu run(vf a) { return to_half(a); }
+};
+struct floor_op {
+  KVAXIS_INLINE static vu run(vf a) { return floor_to_half(a); }
+};
+// ((a << 3) + b - 77) & 0x0FF0F0FF
+struct integers_op {
+  KVAXIS_INLINE static vu run(vu a, vu b) {
+    return bit_and(sub_words(add_words(shift_left<3>(a), b), set1_words(77U)), set1_words(0x0FF0F0FFU));
+  }
+};
 struct mul_d_op {
   KVAXIS_INLINE static vd run(vd a, vd b, vd) { return mul_d(a, b); }
 };
@@ -120,6 +153,18 @@ struct fnma_d_op {
 inline void read_halves(const std::uint16_t* a, float* out, int n) {
   for (int i = 0; i < n; i += lanes) store(out + i, KVAXIS_TARGET::load_float16(a + i));
 }
+inline void read_bfloats(const std::uint16_t* a, float* out, int n) {
+  for (int i = 0; i < n; i += lanes) store(out + i, KVAXIS_TARGET::load_bfloat16(a + i));
+}
+inline void rotate(const float* a, const float* b, float* out, int n) {
+  for (int i = 0; i < n; i += lanes) store(out + i, load_rotated(a, b, i));
+}
+inline bool vector_within(const float* a, float low, float high) {
+  return KVAXIS_TARGET::all_within(load(a), set1(low), set1(high));
+}
+inline void store_rows(const std::uint32_t* a, std::byte* words, std::size_t quad_bytes, int first, int rows) {
+  KVAXIS_TARGET::store_quads(words, quad_bytes, first, rows, load_words(a));
+}
 inline void swap_neighbours(const float* a, float* out, int n) {
   for (int i = 0; i < n; i += lanes) store(out + i, load_swapped(a, i));
 }
@@ -131,6 +176,9 @@ inline void sum_vectors(const float* a, float* out, int n) {
 }
 inline void max_vectors(const float* a, float* out, int n) {
   for (int i = 0; i < n; i += lanes) out[i / lanes] = max_lane(load(a + i));
+}
+inline void min_vectors(const float* a, float* out, int n) {
+  for (int i = 0; i < n; i += lanes) out[i / lanes] = min_lane(load(a + i));
 }
 inline void double_up(const double* a, float* out, int n) {
   for (int i = 0; i < n; i += lanes_d) KVAXIS_TARGET::store_twice(out + 2 * i, load_d(a + i));
@@ -151,6 +199,7 @@ inline constexpr vocabulary table = {
     convert<bits_op>,
     convert<power_op>,
     read_halves,
+    read_bfloats,
     two<add_op>,
     two<sub_op>,
     two<mul_op>,
@@ -164,7 +213,17 @@ inline constexpr vocabulary table = {
     one_less_zero,
     sum_vectors,
     max_vectors,
+    min_vectors,
     two<scale_op>,
+    one<flush_op>,
+    one<inverse_op>,
+    rotate,
+    three<larger_op>,
+    to_words<half_bits_op>,
+    to_words<floor_op>,
+    two_words<integers_op>,
+    vector_within,
+    store_rows,
     three_d<mul_d_op>,
     three_d<fma_d_op>,
     three_d<fnma_d_op>,

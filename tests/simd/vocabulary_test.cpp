@@ -83,6 +83,8 @@ TEST_P(Vocabulary, B13_every_half_and_bfloat) {
   std::vector<std::uint16_t> halves(65536);
   std::vector<float> out(halves.size());
   for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i);
+  v.load_bfloat16(halves.data(), out.data(), 65536);
+  for (std::uint32_t i = 0; i < 65536; ++i) ASSERT_EQ(float_bits(out[i]), i << 16);
   v.load_float16(halves.data(), out.data(), 65536);
   for (std::uint32_t i = 0; i < 65536; ++i) {
     if (is_half_nan(i)) {
@@ -166,6 +168,110 @@ TEST_P(Vocabulary, lanes_stay_in_their_places) {
     b[static_cast<std::size_t>(place)] = 100.0F;
     v.maxima(b.data(), out.data(), n);
     EXPECT_EQ(out[static_cast<std::size_t>(place / v.lanes)], 100.0F) << place;
+    b[static_cast<std::size_t>(place)] = -100.0F;
+    v.minima(b.data(), out.data(), n);
+    EXPECT_EQ(out[static_cast<std::size_t>(place / v.lanes)], -100.0F) << place;
+  }
+}
+
+// Numbers of every exponent and both signs, subnormals included, and the zeros; finite.
+std::vector<float> all_exponents() {
+  test::numbers random(11);
+  std::vector<float> out;
+  for (std::uint32_t upper = 0; upper < 0x10000U; upper += 0x20U) {
+    for (const std::uint32_t lower : {0U, 0x8000U, 0x1FFFFFU, static_cast<std::uint32_t>(random.next() & 0x1FFFFFU)}) {
+      const float x = bits_float((upper << 16) + lower);
+      out.push_back(kvaxis::is_finite(x) ? x : 0.0F);
+    }
+  }
+  return out;
+}
+
+TEST_P(Vocabulary, conversions_that_decide_bytes) {
+  const std::vector<float> x = all_exponents();
+  const int n = static_cast<int>(x.size());
+  std::vector<float> out(x.size());
+  std::vector<std::uint32_t> words(x.size());
+  v.flushed(x.data(), out.data(), n);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    ASSERT_EQ(float_bits(out[i]), float_bits(kvaxis::flush_subnormal(x[i]))) << x[i];
+  }
+  v.inverse(x.data(), out.data(), n);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    ASSERT_EQ(float_bits(out[i]), float_bits(static_cast<float>(1.0 / static_cast<double>(x[i])))) << x[i];
+  }
+  v.to_half(x.data(), words.data(), n);
+  for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(words[i], kvaxis::to_float16(x[i]).bits) << x[i];
+  std::vector<float> in_range = x;
+  for (float& a : in_range) a = std::fabs(a) <= 65504.0F ? a + 0.0F : 1.0F;  // and no -0
+  v.floor_to_half(in_range.data(), words.data(), n);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    ASSERT_EQ(words[i], kvaxis::floor_float16(in_range[i]).bits) << in_range[i];
+  }
+}
+
+TEST_P(Vocabulary, integers_and_choices) {
+  operands x(4096);
+  v.larger_of_c(x.a.data(), x.b.data(), x.c.data(), x.out.data(), 4096);
+  for (std::size_t i = 0; i < 4096; ++i) ASSERT_EQ(x.out[i], x.a[i] > x.b[i] ? x.c[i] : x.a[i]);
+  test::numbers random(12);
+  std::uint32_t a[64];
+  std::uint32_t b[64];
+  std::uint32_t out[64];
+  for (auto* words : {a, b}) {
+    for (int i = 0; i < 64; ++i) words[i] = static_cast<std::uint32_t>(random.next());
+  }
+  v.words(a, b, out, 64);
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(out[i], ((a[i] << 3) + b[i] - 77U) & 0x0FF0F0FFU);
+}
+
+TEST_P(Vocabulary, pairs_turn_with_one_rounding_each) {
+  operands x(4096);
+  v.rotated(x.a.data(), x.b.data(), x.out.data(), 4096);
+  for (std::size_t i = 0; i < 4096; i += 2) {
+    const float c = x.b[i];
+    const float s = x.b[i + 1];
+    ASSERT_EQ(x.out[i], std::fma(x.a[i], c, -(x.a[i + 1] * s)));
+    ASSERT_EQ(x.out[i + 1], std::fma(x.a[i], s, x.a[i + 1] * c));
+  }
+}
+
+TEST_P(Vocabulary, one_number_out_of_range_is_seen_in_every_lane) {
+  std::vector<float> a(static_cast<std::size_t>(v.lanes), 1.0F);
+  const auto within = [&] { return v.all_within(a.data(), -2.0F, 3.0F); };
+  EXPECT_TRUE(within());
+  for (float& x : a) {
+    for (const float inside : {-2.0F, 3.0F, 0.0F, -0.0F, bits_float(1U)}) {
+      x = inside;
+      EXPECT_TRUE(within()) << inside;
+    }
+    for (const std::uint32_t outside : {0x7F800000U, 0xFF800000U, 0x7FC00000U, 0xFFC00001U, 0x7F800001U}) {
+      x = bits_float(outside);
+      EXPECT_FALSE(within()) << outside;
+    }
+    for (const float outside : {std::nextafter(-2.0F, -3.0F), std::nextafter(3.0F, 4.0F), 3e38F, -3e38F}) {
+      x = outside;
+      EXPECT_FALSE(within()) << outside;
+    }
+    x = 1.0F;
+  }
+}
+
+TEST_P(Vocabulary, rows_go_into_their_quads) {
+  constexpr std::size_t quad_bytes = 48;
+  std::uint32_t a[16];
+  for (std::uint32_t i = 0; i < 16; ++i) a[i] = 0x03020100U + 0x04040404U * i;
+  for (int rows = 4; rows <= 16; rows += 4) {
+    std::vector<std::byte> quads(4 * quad_bytes + 64, std::byte{0xAB});
+    for (int first = 0; first < 16; first += v.lanes)
+      v.store_quads(a + first, quads.data() + 8, quad_bytes, first, rows);
+    for (std::size_t i = 0; i < quads.size(); ++i) {
+      const std::size_t quad = (i - 8) / quad_bytes;
+      const std::size_t place = (i - 8) % quad_bytes;  // byte `place % 4` of word `place / 4`
+      const bool written = i >= 8 && place < 16 && static_cast<int>(4 * quad) < rows;
+      const std::size_t code = 4 * (4 * quad + place % 4) + place / 4;
+      ASSERT_EQ(quads[i], written ? static_cast<std::byte>(code) : std::byte{0xAB}) << i << " of " << rows << " rows";
+    }
   }
 }
 

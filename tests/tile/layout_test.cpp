@@ -104,15 +104,16 @@ void check_block(const shape& s) {
 
   // The numbers: row and lane, so that the extremes of a group are its corners.
   const auto number = [&](int row, int lane) { return static_cast<float>(1 + row * lanes + lane); };
-  std::vector<float> x(static_cast<std::size_t>(rows * lanes), 1e30F);  // what is not valid must not be read
-  const int valid_rows = is_key ? s.dim : s.valid_tokens;
-  const int valid_lanes = is_key ? s.valid_tokens : s.dim;
-  for (int row = 0; row < valid_rows; ++row) {
-    for (int lane = 0; lane < valid_lanes; ++lane) x[static_cast<std::size_t>(row * lanes + lane)] = number(row, lane);
+  const int stride = padded_dim + 3;
+  std::vector<float> x(static_cast<std::size_t>(s.tokens * stride), 1e30F);  // what is not valid must not be read
+  for (int token = 0; token < s.valid_tokens; ++token) {
+    for (int channel = 0; channel < s.dim; ++channel) {
+      x[static_cast<std::size_t>(token * stride + channel)] = is_key ? number(channel, token) : number(token, channel);
+    }
   }
-  std::vector<std::uint32_t> codes(x.size());
+  std::vector<std::uint32_t> scratch(static_cast<std::size_t>(rows * lanes));
   std::vector<std::byte> block(b.bytes, std::byte{0xAB});
-  kvaxis::detail::encode_block<codec>(b, {}, x.data(), valid_rows, valid_lanes, codes.data(), block.data());
+  kvaxis::detail::encode_block<codec>(b, {}, {x.data(), stride, s.valid_tokens, s.dim}, scratch.data(), block.data());
 
   const bool along_tokens = s.policy.axis == kvaxis::axis::channel;
   const int longest = along_tokens ? s.tokens : padded_dim;

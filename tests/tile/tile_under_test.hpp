@@ -10,7 +10,7 @@
 
 namespace test {
 
-// A codec's scalar functions; no kernel is instantiated.
+// A codec without the kernels of attention.
 template <class Codec>
 inline constexpr kvaxis::codec_table scalar_table = kvaxis::detail::describe_codec<Codec>(nullptr);
 
@@ -57,12 +57,22 @@ class tile_under_test {
 
   // A row in natural channel order.
   void set_key(int head, int token, const float* row) {
-    auto* to = const_cast<float*>(exact_->key_row<float>(head, token));
-    for (int c = 0; c < format_->head_dim; ++c) to[c] = row[format_->order[c]];
+    for (int c = 0; c < format_->head_dim; ++c) {
+      if (format_->half_rows) {
+        set(exact_->key_row<kvaxis::float16>(head, token) + c, kvaxis::to_float16(row[format_->order[c]]));
+      } else {
+        set(exact_->key_row<float>(head, token) + c, row[format_->order[c]]);
+      }
+    }
   }
   void set_value(int head, int token, const float* row) {
-    auto* to = const_cast<float*>(exact_->value_row<float>(head, token));
-    for (int c = 0; c < format_->value_dim; ++c) to[c] = row[c];
+    for (int c = 0; c < format_->value_dim; ++c) {
+      if (format_->half_rows) {
+        set(exact_->value_row<kvaxis::float16>(head, token) + c, kvaxis::to_float16(row[c]));
+      } else {
+        set(exact_->value_row<float>(head, token) + c, row[c]);
+      }
+    }
   }
   void fold(int count) { kvaxis::fold_tile(*exact_, count, *folded_, {numbers_.data(), codes_.data()}); }
 
@@ -83,6 +93,11 @@ class tile_under_test {
   }
 
  private:
+  template <class T>
+  static void set(const T* to, T x) {
+    *const_cast<T*>(to) = x;
+  }
+
   kvaxis::tile_format* format_;
   kvaxis::tile* exact_;
   kvaxis::tile* folded_;

@@ -103,14 +103,7 @@ KVAXIS_BEGIN_NAMESPACE
 namespace detail {
 
 template <unit_kind U>
-inline constexpr std::array<const unit_kernels*, isa_count> kernels_of = {
-    &scalar::kernels<U>,
-#if defined(__x86_64__) || defined(KVAXIS_EMULATE)
-    &avx2::kernels<U>,   &avx2::kernels<U>, &avx512::kernels<U>, &avx512::kernels<U>,
-#elif defined(__aarch64__)
-    &neon::kernels<U>,
-#endif
-};
+inline constexpr std::array<const unit_kernels*, isa_count> kernels_of = KVAXIS_ISA_TABLE(kernels<U>);
 
 template <class Codec>
 constexpr const std::array<const unit_kernels*, isa_count>* find_kernels() noexcept {

@@ -41,17 +41,7 @@ KVAXIS_BEGIN_NAMESPACE
 namespace detail {
 
 [[nodiscard]] inline const walk_table& active_walk() noexcept {
-  static constexpr std::array<const walk_table*, isa_count> tables = {
-    &scalar::walk,
-#if defined(__x86_64__) || defined(KVAXIS_EMULATE)
-    &avx2::walk,
-    &avx2::walk,
-    &avx512::walk,
-    &avx512::walk,
-#elif defined(__aarch64__)
-    &neon::walk,
-#endif
-  };
+  static constexpr std::array<const walk_table*, isa_count> tables = KVAXIS_ISA_TABLE(walk);
   return *tables[static_cast<std::size_t>(active_isa())];
 }
 

@@ -189,33 +189,9 @@ inline void any_kv_cache::open_tile(bool pinned, std::int64_t position) noexcept
 // Copies `count` rows into the open tile: keys in stored order, everything in the type of full-precision rows.
 inline void any_kv_cache::copy_rows(const rows& k, const rows& v, int count) noexcept {
   entry& e = entries_.back();
-  const tile_format& f = *format_;
-  const auto copy = [&](const rows& from, bool is_key) {
-    const int dim = is_key ? f.head_dim : f.value_dim;
-    detail::for_each_row(from, count, f.kv_heads, dim, [&](const auto* row, int token, int head) {
-      const detail::number_range range = detail::range_of(f, is_key, head);
-      const auto store = [&](auto* to) {
-        for (int c = 0; c < dim; ++c) {
-          const float x = detail::admissible(to_float(row[is_key ? f.order[c] : c]), range, replaced_);
-          if constexpr (sizeof(*to) == 2) {
-            to[c] = to_float16(x);
-          } else {
-            to[c] = x;
-          }
-        }
-      };
-      const int slot = e.count + token;
-      if (f.half_rows) {
-        const auto* to = is_key ? e.tile->key_row<float16>(head, slot) : e.tile->value_row<float16>(head, slot);
-        store(const_cast<float16*>(to));
-      } else {
-        const auto* to = is_key ? e.tile->key_row<float>(head, slot) : e.tile->value_row<float>(head, slot);
-        store(const_cast<float*>(to));
-      }
-    });
-  };
-  copy(k, true);
-  copy(v, false);
+  const detail::row_functions& functions = detail::active_rows();
+  functions.copy(*format_, k, count, true, *e.tile, e.count, replaced_);
+  functions.copy(*format_, v, count, false, *e.tile, e.count, replaced_);
   e.count += count;
   size_ += count;
   if (e.pinned) pinned_tokens_ += count;

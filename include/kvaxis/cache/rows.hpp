@@ -1,9 +1,12 @@
 // Rows of keys or values as the engine has them: [token][kv_head][dim], f32, binary16 or bfloat16, with strides.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <cstring>
 
 #include "../formats/half.hpp"
+#include "../tile/fold.hpp"
 #include "config.hpp"
 
 KVAXIS_BEGIN_NAMESPACE
@@ -53,10 +56,44 @@ void for_each_row(const rows& r, int tokens, int heads, int dim, F&& f) noexcept
   return later;
 }
 
+// The number to store for x, and whether it is another one.
+inline float admissible(float x, const number_range& range, std::int64_t& replaced) noexcept {
+  const bool is_number = is_finite(x);
+  if (is_number && x >= range.low && x <= range.high) return x;
+  ++replaced;
+  if (!is_number) {
+    const bool is_nan = (float_bits(x) & 0x007FFFFFU) != 0;
+    x = is_nan ? 0.0F : (float_bits(x) >> 31) != 0 ? range.low : range.high;
+  }
+  return x < range.low ? range.low : x > range.high ? range.high : x;
+}
+
+// Per instruction set; rows.inl is the code.
+struct row_functions {
+  bool (*within)(const tile_format&, const rows&, int tokens, bool is_key) noexcept;
+  void (*copy)(const tile_format&, const rows&, int count, bool is_key, const tile& into, int slot,
+               std::int64_t& replaced) noexcept;
+};
+
+}  // namespace detail
+KVAXIS_END_NAMESPACE
+
+#define KVAXIS_INL "../cache/rows.inl"
+#include "../simd/foreach_isa.hpp"
+
+KVAXIS_BEGIN_NAMESPACE
+namespace detail {
+
+[[nodiscard]] inline const row_functions& active_rows() noexcept {
+  static constexpr std::array<const row_functions*, isa_count> tables = KVAXIS_ISA_TABLE(row_table);
+  return *tables[static_cast<std::size_t>(active_isa())];
+}
+
 // Whether every number is finite and in range, as far as the configuration refuses. `limit` is the token of a
 // non-finite number, or the bound that was passed.
 inline status check_rows(const tile_format& f, const cache_config& c, const rows& r, int tokens, bool is_key) noexcept {
   status found;
+  if (active_rows().within(f, r, tokens, is_key)) return found;
   const int dim = is_key ? f.head_dim : f.value_dim;
   for_each_row(r, tokens, f.kv_heads, dim, [&](const auto* row, int token, int head) {
     if (!found.ok()) return;
@@ -76,18 +113,6 @@ inline status check_rows(const tile_format& f, const cache_config& c, const rows
     }
   });
   return found;
-}
-
-// The number to store for x, and whether it is another one.
-inline float admissible(float x, const number_range& range, std::int64_t& replaced) noexcept {
-  const bool is_number = is_finite(x);
-  if (is_number && x >= range.low && x <= range.high) return x;
-  ++replaced;
-  if (!is_number) {
-    const bool is_nan = (float_bits(x) & 0x007FFFFFU) != 0;
-    x = is_nan ? 0.0F : (float_bits(x) >> 31) != 0 ? range.low : range.high;
-  }
-  return x < range.low ? range.low : x > range.high ? range.high : x;
 }
 
 }  // namespace detail

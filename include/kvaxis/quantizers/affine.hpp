@@ -21,6 +21,7 @@ struct affine {
   // Half of FLT_MAX for f32 metadata, so that max - min stays finite.
   static constexpr float limit = sizeof(Meta) == 2 ? max_float16 : FLT_MAX / 2;
   static constexpr unit_kind unit = Bits == 4 ? unit_kind::u4 : unit_kind::u8;
+  static constexpr int zero = 0;
   static constexpr float unit_min = 0.0F;
   static constexpr float unit_max = static_cast<float>((1 << Bits) - 1);
   static constexpr float offset_factor = 0.0F;
@@ -37,20 +38,24 @@ struct affine {
       low = x[i] < low ? x[i] : low;
       high = x[i] > high ? x[i] : high;
     }
-    params p{Meta{}, detail::floor_to(low, Meta{})};
-    const float span = high - to_float(p.offset);
-    // The flush keeps the test the same on a CPU that takes a subnormal difference for zero.
-    if (flush_subnormal(span) > 0.0F) p.scale = detail::smallest_scale(span, unit_max, Meta{});
-    return p;
+    return fit_range(low, high);
+  }
+
+  static params fit_range(float low, float high) noexcept {
+    if constexpr (sizeof(Meta) == 2) {
+      scalar::vu scale;
+      scalar::vu offset;
+      scalar::fit_halves({low}, {high}, unit_max, scale, offset);
+      return {float16{static_cast<std::uint16_t>(scale.v)}, float16{static_cast<std::uint16_t>(offset.v)}};
+    } else {
+      const float offset = flush_subnormal(low);
+      const float span = flush_subnormal(high - offset);
+      return {span > 0.0F ? detail::smallest_float_scale(span, unit_max) : 0.0F, offset};
+    }
   }
 
   static void encode_linear(float scale, float offset, const float* x, int n, std::uint32_t* codes) noexcept {
-    if (!(scale > 0.0F)) {
-      for (int i = 0; i < n; ++i) codes[i] = 0;
-      return;
-    }
-    const float inverse = detail::inverse_of(scale);
-    for (int i = 0; i < n; ++i) codes[i] = detail::round_code(x[i] - offset, inverse, unit_min, unit_max, 0);
+    detail::encode_integers(scale, offset, zero, unit_min, unit_max, x, n, codes);
   }
 
   static void encode(params p, const float* x, int n, std::uint32_t* codes) noexcept {
@@ -80,19 +85,19 @@ struct symmetric {
 
   static params fit(const float* x, int n) noexcept {
     const float largest = detail::largest_magnitude(x, n);
-    return {largest > 0.0F ? detail::smallest_scale(largest, static_cast<float>(zero - 1), float16{}) : float16{}};
+    return fit_range(-largest, largest);
+  }
+
+  static params fit_range(float low, float high) noexcept {
+    const float largest = -low > high ? -low : high;
+    const scalar::vu scale = scalar::smallest_half_scale({largest}, unit_max - static_cast<float>(zero));
+    return {float16{static_cast<std::uint16_t>(scale.v)}};
   }
 
   // The offset of a symmetric codec is always -zero * scale; a different one is the caller's centre.
   static void encode_linear(float scale, float offset, const float* x, int n, std::uint32_t* codes) noexcept {
-    if (!(scale > 0.0F)) {
-      for (int i = 0; i < n; ++i) codes[i] = zero;
-      return;
-    }
-    const float inverse = detail::inverse_of(scale);
     const float centre = fused(scale, static_cast<float>(zero), offset);
-    const auto reach = static_cast<float>(zero - 1);
-    for (int i = 0; i < n; ++i) codes[i] = detail::round_code(x[i] - centre, inverse, -reach, reach, zero);
+    detail::encode_integers(scale, centre, zero, unit_min, unit_max, x, n, codes);
   }
 
   static void encode(params p, const float* x, int n, std::uint32_t* codes) noexcept {
@@ -105,6 +110,11 @@ struct symmetric {
     return fused(scale, unit_value(code), offset_factor * scale);
   }
 };
+
+template <int Bits, class Meta>
+inline constexpr code_kind code_kind_of<affine<Bits, Meta>> = code_kind::integer;
+template <int Bits>
+inline constexpr code_kind code_kind_of<symmetric<Bits>> = code_kind::integer;
 
 using int4 = affine<4, float16>;
 using int8 = affine<8, float16>;

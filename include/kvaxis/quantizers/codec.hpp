@@ -79,6 +79,11 @@ inline constexpr bool is_linear = unit_of<C> != unit_kind::none;
 template <class C>
 inline constexpr float limit_of = detail::codec_limit<C>::value;
 
+// How folding computes codes in vectors. A codec of one's own is encoded by its own functions.
+enum class code_kind : int { own, integer, minifloat, identity };
+template <class C>
+inline constexpr code_kind code_kind_of = code_kind::own;
+
 #if defined(__cpp_concepts)
 template <class C>
 concept codec = is_codec<C>;
@@ -119,6 +124,12 @@ struct codec_parameters {
   }
 };
 
+KVAXIS_END_NAMESPACE
+
+#define KVAXIS_INL "../quantizers/codes.inl"
+#include "../simd/foreach_isa.hpp"
+
+KVAXIS_BEGIN_NAMESPACE
 namespace detail {
 
 // A bound as status::limit reports it; what an integer cannot hold becomes the largest that it can.
@@ -136,33 +147,8 @@ inline float largest_magnitude(const float* x, int n) noexcept {
   return largest;
 }
 
-// Numbers are rounded by adding this: 1.5 * 2^23 leaves the integer in the low bits, ties to even. The sum is one
-// explicit fma, so that no compiler flag changes how the product before it was rounded.
-constexpr float round_magic = 12582912.0F;
-
-// round_even(x * inverse) + zero, clamped to low..high (all of |.| < 2^22).
-inline std::uint32_t round_code(float x, float inverse, float low, float high, int zero) noexcept {
-  float shifted = fused(x, inverse, round_magic);
-  shifted = shifted < round_magic + low ? round_magic + low : shifted;
-  shifted = shifted > round_magic + high ? round_magic + high : shifted;
-  return float_bits(shifted) - float_bits(round_magic) + static_cast<std::uint32_t>(zero);
-}
-
-// Under -ffast-math a float division becomes an estimate that differs between CPU makers; this one does not.
-inline float inverse_of(float scale) noexcept { return static_cast<float>(1.0 / static_cast<double>(scale)); }
-
-// The smallest float16 s >= 2^-24 with s * levels >= span (exactly), span > 0. s * levels is exact in f32.
-inline float16 smallest_scale(float span, float levels, float16) noexcept {
-  float16 s = to_float16(static_cast<float>(static_cast<double>(span) / static_cast<double>(levels)));
-  if ((s.bits & 0x7C00U) == 0x7C00U) s = float16{0x7BFF};
-  if (s.bits == 0) s = float16{1};
-  while (to_float(s) * levels < span && s.bits < 0x7BFF) s = next_above(s);
-  while (s.bits > 1 && to_float(next_below(s)) * levels >= span) s = next_below(s);
-  return s;
-}
-
-// The same for f32 metadata: the smallest normal float, by the product in double.
-inline float smallest_scale(float span, float levels, float) noexcept {
+// The smallest normal float s with s * levels >= span, by the product in double; span > 0.
+inline float smallest_float_scale(float span, float levels) noexcept {
   const auto enough = [&](std::uint32_t bits) {
     return static_cast<double>(bits_float(bits)) * static_cast<double>(levels) >= static_cast<double>(span);
   };
@@ -174,9 +160,12 @@ inline float smallest_scale(float span, float levels, float) noexcept {
   return bits_float(bits);
 }
 
-// The largest number of the metadata's type at or below x; a zero is +0.
-inline float16 floor_to(float x, float16) noexcept { return floor_float16(x); }
-inline float floor_to(float x, float) noexcept { return flush_subnormal(x); }
+// codes[i] = the integer code of x[i] for a scale (0: there is no spread) and the number that code `zero` stands for.
+inline void encode_integers(float scale, float centre, int zero, float low, float high, const float* x, int n,
+                            std::uint32_t* codes) noexcept {
+  const float inverse = scale > 0.0F ? scalar::inverse({scale}).v : 0.0F;
+  for (int i = 0; i < n; ++i) codes[i] = scalar::integer_code({x[i]}, {centre}, {inverse}, zero, low, high).v;
+}
 
 }  // namespace detail
 

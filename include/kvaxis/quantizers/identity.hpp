@@ -42,6 +42,9 @@ struct identity {
   static float decode(params, std::uint32_t code) noexcept { return unit_value(code); }
 };
 
+template <unit_kind Format>
+inline constexpr code_kind code_kind_of<identity<Format>> = code_kind::identity;
+
 using f32 = identity<unit_kind::f32>;
 using f16 = identity<unit_kind::f16>;
 using bf16 = identity<unit_kind::bf16>;

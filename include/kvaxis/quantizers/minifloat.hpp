@@ -14,6 +14,7 @@ struct minifloat {
   static constexpr const char* name = Format == unit_kind::e4m3 ? "e4m3" : "e5m2";
   static constexpr float limit = max_float16;
   static constexpr unit_kind unit = Format;
+  static constexpr int zero = 0;
   static constexpr float unit_max = Format == unit_kind::e4m3 ? max_e4m3 : max_e5m2;
   static constexpr float unit_min = -unit_max;
   static constexpr float offset_factor = 0.0F;
@@ -24,11 +25,12 @@ struct minifloat {
 
   static params fit(const float* x, int n) noexcept {
     const float largest = detail::largest_magnitude(x, n);
-    return {largest > 0.0F ? detail::smallest_scale(largest, unit_max, float16{}) : float16{}};
+    const scalar::vu scale = scalar::smallest_half_scale({largest}, unit_max);
+    return {float16{static_cast<std::uint16_t>(scale.v)}};
   }
 
   static void encode_linear(float scale, float offset, const float* x, int n, std::uint32_t* codes) noexcept {
-    const float inverse = scale > 0.0F ? detail::inverse_of(scale) : 0.0F;
+    const float inverse = scale > 0.0F ? scalar::inverse({scale}).v : 0.0F;
     for (int i = 0; i < n; ++i) {
       const float scaled = (x[i] - offset) * inverse;
       codes[i] = Format == unit_kind::e4m3 ? encode_e4m3(scaled) : encode_e5m2(scaled);
@@ -47,6 +49,9 @@ struct minifloat {
     return to_float(p.scale) * unit_value(code);
   }
 };
+
+template <unit_kind Format>
+inline constexpr code_kind code_kind_of<minifloat<Format>> = code_kind::minifloat;
 
 using e4m3 = minifloat<unit_kind::e4m3>;
 using e5m2 = minifloat<unit_kind::e5m2>;

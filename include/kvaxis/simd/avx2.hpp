@@ -1,6 +1,7 @@
 // The vocabulary of scalar.hpp on AVX2: eight f32 lanes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "intrinsics.hpp"
@@ -69,6 +70,11 @@ KVAXIS_INLINE void max_four(const vf* a, float* out) {
   const __m256 second = _mm256_shuffle_ps(ab, cd, 0xEE);
   _mm_storeu_ps(out, max_of_parts(_mm256_max_ps(first, second)));
 }
+KVAXIS_INLINE float min_lane(vf a) {
+  const __m128 four = _mm_min_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+  const __m128 two = _mm_min_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_min_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
 KVAXIS_INLINE vf select_above(vf x, float threshold, vf value) {
   return {_mm256_and_ps(_mm256_cmp_ps(x.v, _mm256_set1_ps(threshold), _CMP_GT_OQ), value.v)};
 }
@@ -78,12 +84,50 @@ KVAXIS_INLINE vf clear_pairs(vf x, std::uint32_t pairs) {
   return {_mm256_and_ps(x.v, _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, _mm256_setzero_si256())))};
 }
 KVAXIS_INLINE vf load_swapped(const float* p, int i) { return {_mm256_permute_ps(_mm256_loadu_ps(p + i), 0xB1)}; }
+KVAXIS_INLINE vf load_rotated(const float* p, const float* turn, int i) {
+  const __m256 pairs = _mm256_loadu_ps(p + i);
+  const __m256 angles = _mm256_loadu_ps(turn + i);
+  const __m256 b = _mm256_mul_ps(_mm256_movehdup_ps(pairs), _mm256_permute_ps(angles, 0xB1));
+  return {_mm256_fmaddsub_ps(_mm256_moveldup_ps(pairs), angles, b)};
+}
 KVAXIS_INLINE vf load_float16(const std::uint16_t* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+KVAXIS_INLINE vf load_bfloat16(const std::uint16_t* p) {
+  const __m256i words = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(words, 16))};
+}
+KVAXIS_INLINE __m256i exponent_of(vf a) {
+  return _mm256_and_si256(_mm256_castps_si256(a.v), _mm256_set1_epi32(0x7F800000));
+}
+KVAXIS_INLINE vf flush_subnormals(vf a) {
+  const __m256i is_small = _mm256_cmpeq_epi32(exponent_of(a), _mm256_setzero_si256());
+  return {_mm256_andnot_ps(_mm256_castsi256_ps(is_small), a.v)};
+}
+KVAXIS_INLINE vf inverse(vf a) {
+  const __m256d one = _mm256_set1_pd(1.0);
+  const __m128 low = _mm256_cvtpd_ps(_mm256_div_pd(one, _mm256_cvtps_pd(_mm256_castps256_ps128(a.v))));
+  const __m128 high = _mm256_cvtpd_ps(_mm256_div_pd(one, _mm256_cvtps_pd(_mm256_extractf128_ps(a.v, 1))));
+  return {_mm256_insertf128_ps(_mm256_castps128_ps256(low), high, 1)};
+}
+KVAXIS_INLINE bool all_within(vf a, vf low, vf high) {
+  // An integer test for what is not finite: under -ffast-math the comparisons may take a NaN either way.
+  const __m256i bad = _mm256_cmpeq_epi32(exponent_of(a), _mm256_set1_epi32(0x7F800000));
+  const __m256 outside = _mm256_or_ps(_mm256_cmp_ps(a.v, low.v, _CMP_LT_OQ), _mm256_cmp_ps(a.v, high.v, _CMP_GT_OQ));
+  return _mm256_movemask_ps(_mm256_or_ps(_mm256_castsi256_ps(bad), outside)) == 0;
 }
 
 KVAXIS_INLINE vu load_words(const std::uint32_t* p) {
   return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))};
+}
+KVAXIS_INLINE void store_words(std::uint32_t* p, vu a) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.v); }
+KVAXIS_INLINE vu set1_words(std::uint32_t x) { return {_mm256_set1_epi32(static_cast<int>(x))}; }
+KVAXIS_INLINE vu add_words(vu a, vu b) { return {_mm256_add_epi32(a.v, b.v)}; }
+KVAXIS_INLINE vu sub_words(vu a, vu b) { return {_mm256_sub_epi32(a.v, b.v)}; }
+KVAXIS_INLINE vu bit_and(vu a, vu b) { return {_mm256_and_si256(a.v, b.v)}; }
+template <int Count>
+KVAXIS_INLINE vu shift_left(vu a) {
+  return {_mm256_slli_epi32(a.v, Count)};
 }
 template <int Count>
 KVAXIS_INLINE vu shift_right(vu a) {
@@ -146,6 +190,24 @@ KVAXIS_INLINE void bfloat_pair(vu a, vf& x, vf& y) {
 }
 KVAXIS_INLINE vf bits_to_float(vu a) { return {_mm256_castsi256_ps(a.v)}; }
 
+KVAXIS_INLINE vu above(vf a, vf b) { return {_mm256_castps_si256(_mm256_cmp_ps(a.v, b.v, _CMP_GT_OQ))}; }
+KVAXIS_INLINE vf select(vu mask, vf a, vf b) { return {_mm256_blendv_ps(b.v, a.v, _mm256_castsi256_ps(mask.v))}; }
+KVAXIS_INLINE vu to_half(vf a) { return {_mm256_cvtepu16_epi32(_mm256_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT))}; }
+KVAXIS_INLINE vu floor_to_half(vf a) { return {_mm256_cvtepu16_epi32(_mm256_cvtps_ph(a.v, _MM_FROUND_TO_NEG_INF))}; }
+KVAXIS_INLINE void store_quads(std::byte* words, std::size_t quad_bytes, int row, int rows, vu a) {
+  const __m256i order = _mm256_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15,  //
+                                         0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const __m256i quads = _mm256_shuffle_epi8(a.v, order);
+  std::byte* const at = words + static_cast<std::size_t>(row / 4) * quad_bytes;
+  const auto store = [&](int q, __m128i quad) {
+    if (row + 4 * q < rows) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(at + static_cast<std::size_t>(q) * quad_bytes), quad);
+    }
+  };
+  store(0, _mm256_castsi256_si128(quads));
+  store(1, _mm256_extracti128_si256(quads, 1));
+}
+
 KVAXIS_INLINE vu exponent_bits(vf shifted) { return {_mm256_castps_si256(shifted.v)}; }
 KVAXIS_INLINE vf words_minus_to_float(vu a, std::uint32_t b) {
   return {_mm256_cvtepi32_ps(_mm256_sub_epi32(a.v, _mm256_set1_epi32(static_cast<int>(b))))};
@@ -156,12 +218,6 @@ KVAXIS_INLINE vf scale_by_power(vf a, vu shifted) {
 
 KVAXIS_INLINE vu round_to_words(vf x) { return {_mm256_cvtps_epi32(x.v)}; }
 KVAXIS_INLINE vf words_to_float(vu a) { return {_mm256_cvtepi32_ps(a.v)}; }
-KVAXIS_INLINE vu add_words(vu a, vu b) { return {_mm256_add_epi32(a.v, b.v)}; }
-KVAXIS_INLINE std::int32_t sum_words(vu a) {
-  const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(a.v), _mm256_extracti128_si256(a.v, 1));
-  const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
-  return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xB1)));
-}
 KVAXIS_INLINE __m128i add_of_parts(__m256i x) {
   return _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
 }

@@ -1,6 +1,7 @@
 // The vocabulary of scalar.hpp on AVX-512 (F, BW, DQ, VL): sixteen f32 lanes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "intrinsics.hpp"
@@ -61,6 +62,7 @@ KVAXIS_INLINE void max_four(const vf* a, float* out) {
   const __m512 second = _mm512_shuffle_ps(ab, cd, 0xEE);
   _mm_storeu_ps(out, max_of_parts(_mm512_max_ps(first, second)));
 }
+KVAXIS_INLINE float min_lane(vf a) { return _mm512_reduce_min_ps(a.v); }
 KVAXIS_INLINE vf select_above(vf x, float threshold, vf value) {
   return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, _mm512_set1_ps(threshold), _CMP_GT_OQ), value.v)};
 }
@@ -69,11 +71,46 @@ KVAXIS_INLINE vf clear_pairs(vf x, std::uint32_t pairs) {
   return {_mm512_maskz_mov_ps(_mm512_testn_epi32_mask(_mm512_set1_epi32(static_cast<int>(pairs)), bits), x.v)};
 }
 KVAXIS_INLINE vf load_swapped(const float* p, int i) { return {_mm512_permute_ps(_mm512_loadu_ps(p + i), 0xB1)}; }
+KVAXIS_INLINE vf load_rotated(const float* p, const float* turn, int i) {
+  const __m512 pairs = _mm512_loadu_ps(p + i);
+  const __m512 angles = _mm512_loadu_ps(turn + i);
+  const __m512 b = _mm512_mul_ps(_mm512_permute_ps(pairs, 0xF5), _mm512_permute_ps(angles, 0xB1));
+  return {_mm512_fmaddsub_ps(_mm512_permute_ps(pairs, 0xA0), angles, b)};
+}
 KVAXIS_INLINE vf load_float16(const std::uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
+KVAXIS_INLINE vf load_bfloat16(const std::uint16_t* p) {
+  const __m512i words = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(words, 16))};
+}
+KVAXIS_INLINE vf flush_subnormals(vf a) {
+  return {_mm512_maskz_mov_ps(_mm512_test_epi32_mask(_mm512_castps_si512(a.v), _mm512_set1_epi32(0x7F800000)), a.v)};
+}
+KVAXIS_INLINE vf inverse(vf a) {
+  const __m512d one = _mm512_set1_pd(1.0);
+  const __m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256(a.v));
+  const __m512d high = _mm512_cvtps_pd(_mm512_extractf32x8_ps(a.v, 1));
+  return {_mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(_mm512_div_pd(one, low))),
+                             _mm512_cvtpd_ps(_mm512_div_pd(one, high)), 1)};
+}
+KVAXIS_INLINE bool all_within(vf a, vf low, vf high) {
+  // An integer test for what is not finite: under -ffast-math the comparisons may take a NaN either way.
+  const __m512i exponent = _mm512_set1_epi32(0x7F800000);
+  const int bad = _mm512_cmpeq_epi32_mask(_mm512_and_si512(_mm512_castps_si512(a.v), exponent), exponent);
+  return (bad | _mm512_cmp_ps_mask(a.v, low.v, _CMP_LT_OQ) | _mm512_cmp_ps_mask(a.v, high.v, _CMP_GT_OQ)) == 0;
+}
 
 KVAXIS_INLINE vu load_words(const std::uint32_t* p) { return {_mm512_loadu_si512(p)}; }
+KVAXIS_INLINE void store_words(std::uint32_t* p, vu a) { _mm512_storeu_si512(p, a.v); }
+KVAXIS_INLINE vu set1_words(std::uint32_t x) { return {_mm512_set1_epi32(static_cast<int>(x))}; }
+KVAXIS_INLINE vu add_words(vu a, vu b) { return {_mm512_add_epi32(a.v, b.v)}; }
+KVAXIS_INLINE vu sub_words(vu a, vu b) { return {_mm512_sub_epi32(a.v, b.v)}; }
+KVAXIS_INLINE vu bit_and(vu a, vu b) { return {_mm512_and_si512(a.v, b.v)}; }
+template <int Count>
+KVAXIS_INLINE vu shift_left(vu a) {
+  return {_mm512_slli_epi32(a.v, Count)};
+}
 template <int Count>
 KVAXIS_INLINE vu shift_right(vu a) {
   return {_mm512_srli_epi32(a.v, Count)};
@@ -129,6 +166,25 @@ KVAXIS_INLINE void bfloat_pair(vu a, vf& x, vf& y) {
 }
 KVAXIS_INLINE vf bits_to_float(vu a) { return {_mm512_castsi512_ps(a.v)}; }
 
+KVAXIS_INLINE vu above(vf a, vf b) { return {_mm512_movm_epi32(_mm512_cmp_ps_mask(a.v, b.v, _CMP_GT_OQ))}; }
+KVAXIS_INLINE vf select(vu mask, vf a, vf b) { return {_mm512_mask_mov_ps(b.v, _mm512_movepi32_mask(mask.v), a.v)}; }
+KVAXIS_INLINE vu to_half(vf a) { return {_mm512_cvtepu16_epi32(_mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT))}; }
+KVAXIS_INLINE vu floor_to_half(vf a) { return {_mm512_cvtepu16_epi32(_mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEG_INF))}; }
+KVAXIS_INLINE void store_quads(std::byte* words, std::size_t quad_bytes, int row, int rows, vu a) {
+  const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+  const __m512i quads = _mm512_shuffle_epi8(a.v, order);
+  std::byte* const at = words + static_cast<std::size_t>(row / 4) * quad_bytes;
+  const auto store = [&](int q, __m128i quad) {
+    if (row + 4 * q < rows) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(at + static_cast<std::size_t>(q) * quad_bytes), quad);
+    }
+  };
+  store(0, _mm512_castsi512_si128(quads));
+  store(1, _mm512_extracti32x4_epi32(quads, 1));
+  store(2, _mm512_extracti32x4_epi32(quads, 2));
+  store(3, _mm512_extracti32x4_epi32(quads, 3));
+}
+
 KVAXIS_INLINE vu exponent_bits(vf shifted) { return {_mm512_castps_si512(shifted.v)}; }
 KVAXIS_INLINE vf words_minus_to_float(vu a, std::uint32_t b) {
   return {_mm512_cvtepi32_ps(_mm512_sub_epi32(a.v, _mm512_set1_epi32(static_cast<int>(b))))};
@@ -139,8 +195,6 @@ KVAXIS_INLINE vf scale_by_power(vf a, vu shifted) {
 
 KVAXIS_INLINE vu round_to_words(vf x) { return {_mm512_cvtps_epi32(x.v)}; }
 KVAXIS_INLINE vf words_to_float(vu a) { return {_mm512_cvtepi32_ps(a.v)}; }
-KVAXIS_INLINE vu add_words(vu a, vu b) { return {_mm512_add_epi32(a.v, b.v)}; }
-KVAXIS_INLINE std::int32_t sum_words(vu a) { return _mm512_reduce_add_epi32(a.v); }
 KVAXIS_INLINE __m128i add_of_parts(__m512i x) {
   const __m256i eight = _mm256_add_epi32(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
   return _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));

@@ -37,6 +37,19 @@ enum class isa : int { scalar };
 inline constexpr std::array isa_name_list = {"scalar"};
 #endif
 
+// What a table indexed by isa holds: `name` of every namespace of simd/. Integer units have namespaces of their own in
+// attention/integer.hpp and share the rest.
+#if defined(__x86_64__) || defined(KVAXIS_EMULATE)
+#define KVAXIS_ISA_TABLE(name) \
+  { &scalar::name, &avx2::name, &avx2::name, &avx512::name, &avx512::name }
+#elif defined(__aarch64__)
+#define KVAXIS_ISA_TABLE(name) \
+  { &scalar::name, &neon::name }
+#else
+#define KVAXIS_ISA_TABLE(name) \
+  { &scalar::name }
+#endif
+
 constexpr int isa_count = static_cast<int>(isa_name_list.size());
 
 [[nodiscard]] constexpr const char* isa_name(isa which) noexcept {

@@ -1,11 +1,13 @@
 // The vocabulary of the kernels, in plain C++: one lane. It is the specification of the other files of this folder,
 // which define the same names in a namespace of their own:
 //
-//   vf  f32 lanes   load store set1 zero add sub mul div fma fnma muladd max min max_magnitude sum sum_four max_lane max_four
-//                   select_above clear_pairs load_swapped load_float16 scale_by_power
-//   vu  u32 lanes   load_words shift_right exponent_bits, and to f32: narrow_to_float<Bits> look_up e4m3_pair e5m2_pair
+//   vf  f32 lanes   load store set1 zero add sub mul div fma fnma muladd max min max_magnitude sum sum_four max_lane
+//                   max_four min_lane select_above select above all_within clear_pairs load_swapped load_rotated
+//                   load_float16 load_bfloat16 flush_subnormals inverse scale_by_power
+//   vu  u32 lanes   load_words store_words set1_words add_words sub_words bit_and shift_left shift_right store_quads
+//                   exponent_bits to_half floor_to_half, and to f32: narrow_to_float<Bits> look_up e4m3_pair e5m2_pair
 //                   half_pair bfloat_pair bits_to_float words_minus_to_float
-//       i32 lanes   round_to_words words_to_float add_words sum_words store_bytes set_word load_bytes low_nibbles
+//       i32 lanes   round_to_words words_to_float store_bytes set_word load_bytes low_nibbles
 //                   add_products settle
 //   vd  f64 lanes   load_d store_d mul_d fma_d fnma_d store_twice store_with_opposite
 //
@@ -14,6 +16,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #include "../config.hpp"
@@ -59,15 +62,39 @@ KVAXIS_INLINE void sum_four(const vf* a, float* out) {
   for (int i = 0; i < 4; ++i) out[i] = a[i].v;
 }
 KVAXIS_INLINE void max_four(const vf* a, float* out) { sum_four(a, out); }
+KVAXIS_INLINE float min_lane(vf a) { return a.v; }
 // `value` where x > threshold, else 0.
 KVAXIS_INLINE vf select_above(vf x, float threshold, vf value) { return {x.v > threshold ? value.v : 0.0F}; }
 // x, with 0 for both members of the pairs whose bit is set, the pair of lane 0 first.
 KVAXIS_INLINE vf clear_pairs(vf x, std::uint32_t pairs) { return {(pairs & 1U) != 0 ? 0.0F : x.v}; }
 // Lanes p[i ^ 1]: the two members of each pair exchanged. i is a multiple of the number of lanes.
 KVAXIS_INLINE vf load_swapped(const float* p, int i) { return {p[i ^ 1]}; }
+// Lane i of the pairs (a, b) = (p[2 j], p[2 j + 1]) turned by the angles whose (cosine, sine) lie in `turn` alike:
+// a' = fma(a, c, -(b s)), b' = fma(a, s, b c), the one way in which the library rotates what it stores.
+KVAXIS_INLINE vf load_rotated(const float* p, const float* turn, int i) {
+  const float a = p[i & ~1];
+  const float b = p[i | 1];
+  return {i % 2 == 0 ? fused(a, turn[i], -(b * turn[i + 1])) : fused(a, turn[i], b * turn[i - 1])};
+}
 KVAXIS_INLINE vf load_float16(const std::uint16_t* p) { return {to_float(float16{*p})}; }
+KVAXIS_INLINE vf load_bfloat16(const std::uint16_t* p) { return {to_float(bfloat16{*p})}; }
+KVAXIS_INLINE vf flush_subnormals(vf a) { return {flush_subnormal(a.v)}; }
+// 1 / a as a division of doubles, rounded: under -ffast-math a float division becomes an estimate that differs between
+// CPU makers.
+KVAXIS_INLINE vf inverse(vf a) { return {static_cast<float>(1.0 / static_cast<double>(a.v))}; }
+// Whether every lane is a finite number in low .. high.
+KVAXIS_INLINE bool all_within(vf a, vf low, vf high) { return is_finite(a.v) && a.v >= low.v && a.v <= high.v; }
 
 KVAXIS_INLINE vu load_words(const std::uint32_t* p) { return {*p}; }
+KVAXIS_INLINE void store_words(std::uint32_t* p, vu a) { *p = a.v; }
+KVAXIS_INLINE vu set1_words(std::uint32_t x) { return {x}; }
+KVAXIS_INLINE vu add_words(vu a, vu b) { return {a.v + b.v}; }
+KVAXIS_INLINE vu sub_words(vu a, vu b) { return {a.v - b.v}; }
+KVAXIS_INLINE vu bit_and(vu a, vu b) { return {a.v & b.v}; }
+template <int Count>
+KVAXIS_INLINE vu shift_left(vu a) {
+  return {a.v << Count};
+}
 template <int Count>
 KVAXIS_INLINE vu shift_right(vu a) {
   return {a.v >> Count};
@@ -108,6 +135,20 @@ KVAXIS_INLINE void bfloat_pair(vu a, vf& x, vf& y) {
 }
 KVAXIS_INLINE vf bits_to_float(vu a) { return {bits_float(a.v)}; }
 
+// All ones where a > b, else 0; and a where a mask is all ones, b where it is 0.
+KVAXIS_INLINE vu above(vf a, vf b) { return {a.v > b.v ? 0xFFFFFFFFU : 0U}; }
+KVAXIS_INLINE vf select(vu mask, vf a, vf b) { return {mask.v != 0 ? a.v : b.v}; }
+// The bits of the nearest binary16 number (ties to even), and of the largest at or below; |a| <= 65504, no -0.
+KVAXIS_INLINE vu to_half(vf a) { return {to_float16(a.v).bits}; }
+KVAXIS_INLINE vu floor_to_half(vf a) { return {floor_float16(a.v).bits}; }
+// Byte k of lane i is the code of row `row` + i and word k of a block's quads (packing/quads.hpp); `words` is the first
+// quad's first such word. Rows from `rows`, a multiple of 4, on are left out.
+KVAXIS_INLINE void store_quads(std::byte* words, std::size_t quad_bytes, int row, int rows, vu a) {
+  if (row >= rows) return;
+  std::byte* const quad = words + static_cast<std::size_t>(row / 4) * quad_bytes + row % 4;
+  for (int k = 0; k < 4; ++k) quad[4 * k] = static_cast<std::byte>(a.v >> 8 * k);
+}
+
 // Parts of the exponential: 2^n of an integer-valued n, given as 1.5 * 2^23 + n.
 KVAXIS_INLINE vu exponent_bits(vf shifted) { return {float_bits(shifted.v)}; }
 KVAXIS_INLINE vf words_minus_to_float(vu a, std::uint32_t b) {
@@ -118,10 +159,8 @@ KVAXIS_INLINE vf scale_by_power(vf a, vu shifted) { return {bits_float(float_bit
 // To the nearest integer, ties to even; |x| < 2^22.
 KVAXIS_INLINE vu round_to_words(vf x) { return {float_bits(fused(x.v, 1.0F, 12582912.0F)) - 0x4B400000U}; }
 KVAXIS_INLINE vf words_to_float(vu a) { return {static_cast<float>(static_cast<std::int32_t>(a.v))}; }
-KVAXIS_INLINE vu add_words(vu a, vu b) { return {a.v + b.v}; }
-KVAXIS_INLINE std::int32_t sum_words(vu a) { return static_cast<std::int32_t>(a.v); }
 KVAXIS_INLINE void sum_four(const vu* a, std::int32_t* out) {
-  for (int i = 0; i < 4; ++i) out[i] = sum_words(a[i]);
+  for (int i = 0; i < 4; ++i) out[i] = static_cast<std::int32_t>(a[i].v);
 }
 // Four vectors of numbers within +-127, one after the other.
 KVAXIS_INLINE void store_bytes(std::int8_t* p, vu a, vu b, vu c, vu d) {

@@ -1,6 +1,6 @@
-// Encoding and decoding one block, in scalar code: the same bytes on every machine, and any codec, a user's own
-// included. A table of these functions per codec is what makes the rest of the container independent of the codec's
-// type.
+// Encoding and decoding one block: here in scalar code for any codec, a user's own included; encode.inl encodes the
+// library's own codecs in vectors, to the same bytes. A table of these functions per codec is what makes the rest of the
+// container independent of the codec's type.
 #pragma once
 
 #include <array>
@@ -18,6 +18,15 @@ struct given_scale {
   float offset = 0.0F;
 };
 
+// Numbers of one head as rows [token][channel]: finite, subnormals flushed. Encoders in vectors read whole vectors and
+// whole quads of tokens: behind the channels, up to `stride`, and in the rows behind the tokens there are zeros.
+struct row_view {
+  const float* data = nullptr;
+  int stride = 0;
+  int tokens = 0;
+  int channels = 0;
+};
+
 struct unit_kernels;  // attention/kernels.hpp
 
 // A codec as data.
@@ -31,10 +40,11 @@ struct codec_table {
   float unit_min;
   float unit_max;
   float offset_factor;
-  // x[row * lanes + lane], the first valid_rows x valid_lanes are encoded, the rest gets code 0 and parameters 0.
-  // `codes` is scratch of rows * lanes words.
-  void (*encode)(const block_layout&, given_scale, const float* x, int valid_rows, int valid_lanes,
-                 std::uint32_t* codes, std::byte* block) noexcept;
+  // Per instruction set. What has no number gets code 0 and parameters 0. `scratch` has a word for each number of the
+  // padded block.
+  using encode_fn = void (*)(const block_layout&, given_scale, const row_view&, std::uint32_t* scratch,
+                             std::byte* block) noexcept;
+  std::array<encode_fn, isa_count> encode;
   // out[i] = the number at (row, first_lane + i), for i < count.
   void (*decode_row)(const block_layout&, given_scale, const std::byte* block, int row, int first_lane, int count,
                      float* out) noexcept;
@@ -73,11 +83,10 @@ void store_parameters([[maybe_unused]] const block_layout& b, [[maybe_unused]] s
   }
 }
 
-// Fits and encodes the n numbers of a group. Subnormals count as zero on every machine, so they are flushed first.
+// Fits and encodes the n numbers of a group.
 template <class Codec>
-void encode_group(const block_layout& b, given_scale given, float* x, int n, int group, std::uint32_t* codes,
+void encode_group(const block_layout& b, given_scale given, const float* x, int n, int group, std::uint32_t* codes,
                   std::byte* block) noexcept {
-  for (int i = 0; i < n; ++i) x[i] = flush_subnormal(x[i]);
   if constexpr (is_linear<Codec>) {
     if (b.members == 0) {
       Codec::encode_linear(given.scale, given.offset, x, n, codes);
@@ -90,28 +99,31 @@ void encode_group(const block_layout& b, given_scale given, float* x, int n, int
 }
 
 template <class Codec>
-void encode_block(const block_layout& b, given_scale given, const float* x, int valid_rows, int valid_lanes,
-                  std::uint32_t* codes, std::byte* block) noexcept {
+void encode_block(const block_layout& b, given_scale given, const row_view& x, std::uint32_t* scratch,
+                  std::byte* block) noexcept {
   std::memset(block, 0, b.bytes);
+  std::memset(scratch, 0, static_cast<std::size_t>(b.rows) * static_cast<std::size_t>(b.lanes) * sizeof(std::uint32_t));
+  const int valid_rows = b.key ? x.channels : x.tokens;
+  const int valid_lanes = b.key ? x.tokens : x.channels;
   const int lines = b.across ? valid_lanes : valid_rows;  // along which groups run
   const int line_length = b.across ? valid_rows : valid_lanes;
-  const int step = b.across ? b.lanes : 1;  // between neighbours of a group
   std::array<float, max_head_dim + 16> numbers;
-  std::array<std::uint32_t, max_head_dim + 16> line_codes;
-  std::memset(codes, 0, static_cast<std::size_t>(b.rows) * static_cast<std::size_t>(b.lanes) * sizeof(std::uint32_t));
+  std::array<std::uint32_t, max_head_dim + 16> codes;
   for (int line = 0; line < lines; ++line) {
     for (int begin = 0; begin < line_length; begin += b.group_length) {
       const int n = line_length - begin < b.group_length ? line_length - begin : b.group_length;
       const int row = b.across ? begin : line;
       const int lane = b.across ? line : begin;
-      const int first = row * b.lanes + lane;
-      for (int i = 0; i < n; ++i) numbers[static_cast<std::size_t>(i)] = x[first + i * step];
-      encode_group<Codec>(b, given, numbers.data(), n, b.group_index(row, lane), line_codes.data(), block);
-      for (int i = 0; i < n; ++i) codes[first + i * step] = line_codes[static_cast<std::size_t>(i)];
+      const bool over_tokens = b.across != b.key;
+      const float* first = x.data + (b.key ? lane : row) * x.stride + (b.key ? row : lane);
+      for (int i = 0; i < n; ++i) numbers[static_cast<std::size_t>(i)] = first[i * (over_tokens ? x.stride : 1)];
+      encode_group<Codec>(b, given, numbers.data(), n, b.group_index(row, lane), codes.data(), block);
+      std::uint32_t* to = scratch + row * b.lanes + lane;
+      for (int i = 0; i < n; ++i) to[i * (b.across ? b.lanes : 1)] = codes[static_cast<std::size_t>(i)];
     }
   }
   for (int quad = 0; quad < b.rows / 4; ++quad) {
-    pack_quad(b.bits, b.lanes, codes + quad * 4 * b.lanes,
+    pack_quad(b.bits, b.lanes, scratch + quad * 4 * b.lanes,
               reinterpret_cast<std::uint32_t*>(block + static_cast<std::size_t>(quad) * b.quad_bytes()));
   }
 }
@@ -134,6 +146,27 @@ void decode_row(const block_layout& b, [[maybe_unused]] given_scale given, const
   }
 }
 
+}  // namespace detail
+
+KVAXIS_END_NAMESPACE
+
+#define KVAXIS_INL "../tile/encode.inl"
+#include "../simd/foreach_isa.hpp"
+
+KVAXIS_BEGIN_NAMESPACE
+namespace detail {
+
+template <class Codec>
+constexpr std::array<codec_table::encode_fn, isa_count> find_encoders() noexcept {
+  std::array<codec_table::encode_fn, isa_count> out{};
+  if constexpr (code_kind_of<Codec> != code_kind::own) {
+    out = KVAXIS_ISA_TABLE(encode_block<Codec>);
+  } else {
+    for (auto& encode : out) encode = &encode_block<Codec>;
+  }
+  return out;
+}
+
 // The numbers that describe a linear codec, or neutral ones.
 template <class Codec>
 constexpr codec_table describe_codec(const std::array<const unit_kernels*, isa_count>* kernels) noexcept {
@@ -146,7 +179,7 @@ constexpr codec_table describe_codec(const std::array<const unit_kernels*, isa_c
                 0.0F,
                 0.0F,
                 0.0F,
-                &encode_block<Codec>,
+                find_encoders<Codec>(),
                 &decode_row<Codec>,
                 kernels};
   if constexpr (is_linear<Codec>) {

@@ -1,21 +1,14 @@
-// Folding: the full-precision rows of one tile into its quantized form, and reading tokens back. Scalar code, so the
-// bytes are the same on every machine; x' = fma(a, c, -(b s)), y' = fma(a, s, b c) wherever a stored key is rotated.
+// Folding: the full-precision rows of one tile into its quantized form, and reading tokens back. fold.inl is the code,
+// which gives the same bytes on every instruction set.
 #pragma once
 
-#include <cmath>
+#include <array>
 #include <cstddef>
 #include <cstring>
 
 #include "tile.hpp"
 
 KVAXIS_BEGIN_NAMESPACE
-
-// Scratch of fold_tile: numbers of a block and their codes.
-[[nodiscard]] inline std::size_t fold_scratch_floats(const tile_format& f) noexcept {
-  const auto key = static_cast<std::size_t>(f.key.rows) * static_cast<std::size_t>(f.key.lanes);
-  const auto value = static_cast<std::size_t>(f.value.rows) * static_cast<std::size_t>(f.value.lanes);
-  return key > value ? key : value;
-}
 
 namespace detail {
 
@@ -24,105 +17,11 @@ struct fold_scratch {
   std::uint32_t* codes = nullptr;  // [fold_scratch_floats]
 };
 
+// From one row to the next while a tile is folded: room for the padding of every block.
+[[nodiscard]] constexpr int fold_stride(int channels) noexcept { return round_up(channels, 32); }
+
 [[nodiscard]] inline bool is_hot(const std::uint32_t* mask, int pair) noexcept {
   return (mask[pair / 32] >> (pair % 32) & 1U) != 0;
-}
-
-struct key_pair {
-  float a;
-  float b;
-};
-inline key_pair rotated(key_pair k, float c, float s) noexcept {
-  return {fused(k.a, c, -(k.b * s)), fused(k.a, s, k.b * c)};
-}
-
-// Range of n numbers.
-struct extent {
-  float low;
-  float high;
-  explicit extent(float x) noexcept : low(x), high(x) {}
-  void add(float x) noexcept {
-    low = x < low ? x : low;
-    high = x > high ? x : high;
-  }
-  [[nodiscard]] float range() const noexcept { return high - low; }
-};
-
-// The summed range^2 of each pair before and after rotation, over the tile's valid tokens.
-struct pair_ranges {
-  float before;
-  float after;
-};
-inline pair_ranges measure_pair(const tile_format& f, const float* a, const float* b, int pair, int tokens) noexcept {
-  const key_pair first = {a[0], b[0]};  // offset 0 does not rotate
-  extent xa(first.a);
-  extent xb(first.b);
-  extent ra(first.a);
-  extent rb(first.b);
-  for (int j = 1; j < tokens; ++j) {
-    const key_pair k = {a[j], b[j]};
-    const key_pair r = rotated(k, f.tile_cos[j * f.pairs + pair], f.tile_sin[j * f.pairs + pair]);
-    xa.add(k.a);
-    xb.add(k.b);
-    ra.add(r.a);
-    rb.add(r.b);
-  }
-  const auto squares = [](float u, float v) { return fused(v, v, u * u); };
-  return {squares(xa.range(), xb.range()), squares(ra.range(), rb.range())};
-}
-
-// Chooses the hot pairs of a tile and head by what rotation would do to their ranges.
-inline void choose_hot_pairs(const tile_format& f, const float* x, int tokens, std::uint32_t* mask) noexcept {
-  float growth[max_pairs];
-  for (int w = 0; w < f.mask_stride; ++w) mask[w] = 0;
-  const auto set = [&](int pair) { mask[pair / 32] |= std::uint32_t{1} << (pair % 32); };
-  for (int i = 0; i < f.pairs; ++i) {
-    const pair_ranges r = measure_pair(f, x + 2 * i * f.key.lanes, x + (2 * i + 1) * f.key.lanes, i, tokens);
-    growth[i] = r.after - r.before;
-    if (f.key_policy.rotation == automatic && r.after > f.growth * r.before) set(i);
-  }
-  for (int n = 0; n < f.key_policy.rotation; ++n) {  // the largest first, ties to the lower index
-    int best = -1;
-    for (int i = 0; i < f.pairs; ++i) {
-      if (!is_hot(mask, i) && (best < 0 || growth[i] > growth[best])) best = i;
-    }
-    set(best);
-  }
-}
-
-inline void rotate_cold_pairs(const tile_format& f, float* x, int tokens, const std::uint32_t* mask) noexcept {
-  for (int i = 0; i < f.pairs; ++i) {
-    if (is_hot(mask, i)) continue;
-    float* a = x + 2 * i * f.key.lanes;
-    float* b = a + f.key.lanes;
-    for (int j = 0; j < tokens; ++j) {
-      const key_pair r = rotated({a[j], b[j]}, f.tile_cos[j * f.pairs + i], f.tile_sin[j * f.pairs + i]);
-      a[j] = r.a;
-      b[j] = r.b;
-    }
-  }
-}
-
-template <class Row>
-void fold_rows(const tile& exact, int count, tile& out, const fold_scratch& scratch) noexcept {
-  const tile_format& f = *exact.format;
-  for (int h = 0; h < f.kv_heads; ++h) {
-    float* x = scratch.numbers;
-    for (int t = 0; t < count; ++t) {
-      const Row* row = exact.key_row<Row>(h, t);
-      for (int c = 0; c < f.head_dim; ++c) x[c * f.key.lanes + t] = flush_subnormal(to_float(row[c]));
-    }
-    if (f.stored_mask) choose_hot_pairs(f, x, count, const_cast<std::uint32_t*>(out.hot_mask(h)));
-    if (f.pairs > 0 && f.key_policy.rotation != pre) rotate_cold_pairs(f, x, count, out.hot_mask(h));
-    f.key_codec->encode(f.key, f.key_given[h], x, f.head_dim, count, scratch.codes,
-                        const_cast<std::byte*>(out.key_block(h)));
-    for (int t = 0; t < count; ++t) {
-      const Row* row = exact.value_row<Row>(h, t);
-      for (int c = 0; c < f.value_dim; ++c) x[t * f.value.lanes + c] = to_float(row[c]);
-    }
-    f.value_codec->encode(f.value, f.value_given[h], x, count, f.value_dim, scratch.codes,
-                          const_cast<std::byte*>(out.value_block(h)));
-  }
 }
 
 template <class Row>
@@ -139,14 +38,25 @@ void read_exact_value(const tile& t, int head, int slot, float* out) noexcept {
 
 }  // namespace detail
 
+// Scratch of fold_tile: the numbers of a head, and as many words.
+[[nodiscard]] inline std::size_t fold_scratch_floats(const tile_format& f) noexcept {
+  const int dim = f.head_dim > f.value_dim ? f.head_dim : f.value_dim;
+  return static_cast<std::size_t>(f.tokens) * static_cast<std::size_t>(detail::fold_stride(dim));
+}
+
+KVAXIS_END_NAMESPACE
+
+#define KVAXIS_INL "../tile/fold.inl"
+#include "../simd/foreach_isa.hpp"
+
+KVAXIS_BEGIN_NAMESPACE
+
 // Folds the first `count` tokens of a full-precision tile into `out`, a folded tile of the same format. Unused slots
 // get code 0.
 inline void fold_tile(const tile& exact, int count, tile& out, const detail::fold_scratch& scratch) noexcept {
-  if (exact.format->half_rows) {
-    detail::fold_rows<float16>(exact, count, out, scratch);
-  } else {
-    detail::fold_rows<float>(exact, count, out, scratch);
-  }
+  static constexpr std::array<decltype(&scalar::fold_tile), isa_count> tables = KVAXIS_ISA_TABLE(fold_tile);
+  const auto index = static_cast<std::size_t>(active_isa());
+  tables[index](exact, count, out, scratch, index);
 }
 
 // The key of a slot as it was appended, natural order: decoded, and rotated back where the pair is stored rotated.
@@ -163,10 +73,10 @@ inline void read_key(const tile& t, int head, int slot, float* out) noexcept {
   const std::uint32_t* mask = t.hot_mask(head);
   for (int i = 0; i < f.pairs; ++i) {
     if (detail::is_hot(mask, i)) continue;
-    const detail::key_pair back = detail::rotated({stored[2 * i], stored[2 * i + 1]}, f.tile_cos[slot * f.pairs + i],
-                                                  -f.tile_sin[slot * f.pairs + i]);
-    stored[2 * i] = back.a;
-    stored[2 * i + 1] = back.b;
+    const float* turn = f.turn + slot * f.turn_stride + 2 * i;
+    const float back[] = {turn[0], -turn[1]};
+    const float pair[] = {stored[2 * i], stored[2 * i + 1]};
+    for (int member : {0, 1}) stored[2 * i + member] = scalar::load_rotated(pair, back, member).v;
   }
   for (int c = 0; c < f.head_dim; ++c) out[f.order[c]] = stored[c];
 }

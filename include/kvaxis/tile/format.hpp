@@ -64,6 +64,7 @@ struct tile_format {
   // Floats from row to row of full-precision tiles and of queries: multiples of the widest vector, zero-filled.
   int key_stride = 0;
   int value_stride = 0;
+  int turn_stride = 0;
   int mask_stride = 0;           // words of a head's mask
   std::size_t head_offset = 0;   // of the first head in a folded tile
   std::size_t head_bytes = 0;    // its key block, then its value block
@@ -77,10 +78,11 @@ struct tile_format {
   float* next_run_sin = nullptr;
   float* run_cos = nullptr;  // [pairs][run_tokens]
   float* run_sin = nullptr;
-  float* row_cos = nullptr;   // [run_tokens][key_stride], both members of a pair alike; 1 without a pair
-  float* row_sin = nullptr;   // minus for the first member, plus for the second; 0 without a pair
-  float* tile_cos = nullptr;  // [tokens][pairs], only where pairs are stored rotated
-  float* tile_sin = nullptr;
+  float* row_cos = nullptr;  // [run_tokens][key_stride], both members of a pair alike; 1 without a pair
+  float* row_sin = nullptr;  // minus for the first member, plus for the second; 0 without a pair
+  // [tokens][turn_stride], cosine and sine of each pair in turn, (1, 0) behind the last; only where pairs are stored
+  // rotated.
+  float* turn = nullptr;
   std::uint32_t* implied_mask = nullptr;  // [mask_stride], of every tile that stores none
   given_scale* key_given = nullptr;       // [kv_heads]
   given_scale* value_given = nullptr;
@@ -112,12 +114,14 @@ class arena {
   std::size_t used_ = 0;
 };
 
+// Whether pairs are stored rotated.
+inline bool rotates_tiles(const tile_format& f) noexcept { return f.pairs > 0 && f.key_policy.rotation != pre; }
+
 inline void place_tables(tile_format& f, arena& a) noexcept {
   const auto pairs = static_cast<std::size_t>(round_up(f.pairs, 8));
   const auto stride = static_cast<std::size_t>(f.key_stride);
-  const bool rotated_tiles = f.pairs > 0 && f.key_policy.rotation != pre;
-  const std::size_t tile_table =
-      rotated_tiles ? static_cast<std::size_t>(f.tokens) * static_cast<std::size_t>(f.pairs) : 0;
+  const std::size_t turns =
+      rotates_tiles(f) ? static_cast<std::size_t>(f.tokens) * static_cast<std::size_t>(f.turn_stride) : 0;
   f.order = a.take<int>(static_cast<std::size_t>(f.head_dim));
   f.frequency = a.take<double>(pairs);
   f.step_cos = a.take<double>(pairs);
@@ -128,8 +132,7 @@ inline void place_tables(tile_format& f, arena& a) noexcept {
   f.run_sin = a.take<float>(pairs * run_tokens);
   f.row_cos = a.take<float>(stride * run_tokens);
   f.row_sin = a.take<float>(stride * run_tokens);
-  f.tile_cos = a.take<float>(tile_table);
-  f.tile_sin = a.take<float>(tile_table);
+  f.turn = a.take<float>(turns);
   f.implied_mask = a.take<std::uint32_t>(static_cast<std::size_t>(f.mask_stride));
   f.key_given = a.take<given_scale>(static_cast<std::size_t>(f.kv_heads));
   f.value_given = a.take<given_scale>(static_cast<std::size_t>(f.kv_heads));
@@ -159,6 +162,7 @@ inline void fill_tables(tile_format& f, const rope& r) noexcept {
     f.next_run_cos[c] = 1.0F;
     f.next_run_sin[c] = 0.0F;
   }
+  for (int i = 0; rotates_tiles(f) && i < f.tokens * f.turn_stride; ++i) f.turn[i] = i % 2 == 0 ? 1.0F : 0.0F;
   for (int i = f.pairs; i < round_up(f.pairs, 8); ++i) {
     f.frequency[i] = f.step_sin[i] = 0.0;
     f.step_cos[i] = 1.0;
@@ -189,8 +193,8 @@ inline void fill_tables(tile_format& f, const rope& r) noexcept {
         row_sin[1] = s;
       }
       if (f.key_policy.rotation != pre && j < f.tokens) {
-        f.tile_cos[j * f.pairs + i] = c;
-        f.tile_sin[j * f.pairs + i] = s;
+        f.turn[j * f.turn_stride + 2 * i] = c;
+        f.turn[j * f.turn_stride + 2 * i + 1] = s;
       }
     }
   }
@@ -235,6 +239,7 @@ inline void describe(tile_format& f, const format_request& q, const allocator& m
   f.query_factor = f.pairs > 0 ? factor * factor : 1.0F;
   f.key_stride = round_up(q.head_dim, 16);
   f.value_stride = round_up(q.value_dim, 16);
+  f.turn_stride = round_up(2 * f.pairs, 16);
   f.mask_stride = mask_words(q.head_dim);
   const auto heads = static_cast<std::size_t>(q.kv_heads);
   const std::size_t masks = f.stored_mask ? heads * static_cast<std::size_t>(f.mask_stride) * 4U : 0U;

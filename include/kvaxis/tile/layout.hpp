@@ -39,7 +39,8 @@ struct block_layout {
   int bits = 0;
   int members = 0;  // of the parameters; 0 when they are given (per tensor) or absent (identity codecs)
   int member_bytes = 0;
-  bool across = false;
+  bool key = false;      // rows are channels and lanes tokens; the reverse for values
+  bool across = false;   // groups run across the rows
   int group_length = 0;  // lanes of a segment, or rows of a row group; `rows` or `lanes` when one group takes all
   std::size_t codes_bytes = 0;
   std::size_t bytes = 0;  // of the block, padded
@@ -62,6 +63,7 @@ struct block_layout {
                                                        int member_bytes, int head_dim, int tokens) noexcept {
   block_layout b;
   const int padded_dim = detail::round_up(head_dim, side == role::key ? 4 : bits < 8 ? 32 : 16);
+  b.key = side == role::key;
   b.used_rows = side == role::key ? head_dim : tokens;
   b.used_lanes = side == role::key ? tokens : head_dim;
   b.rows = side == role::key ? padded_dim : tokens;

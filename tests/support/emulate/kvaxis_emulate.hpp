@@ -61,6 +61,13 @@ V fused(V a, V b, V c, T sign = T{1}) {
   return vector<V>(z);
 }
 
+template <class V>
+V fused_subtract_add(V a, V b, V c) {
+  auto z = lanes<float>(c);
+  for (std::size_t i = 0; i < z.size(); i += 2) z[i] = -z[i];
+  return fused<float>(a, b, vector<V>(z));
+}
+
 // The compiler's tree: upper halves are combined with lower ones until one lane is left.
 template <class T, class V, class F>
 T reduce(V v, F f) {
@@ -83,6 +90,20 @@ inline simde__m512 half_to_float(simde__m256i v) {
       v, [](std::uint16_t bits) { return simde_float16_to_float32(simde_uint16_as_float16(bits)); });
 }
 
+// Binary16, rounded to nearest even or down; not for NaN.
+template <int Rounding>
+std::uint16_t float_to_half(float x) {
+  const unsigned sign = std::signbit(x) ? 0x8000U : 0U;
+  const double magnitude = std::fabs(static_cast<double>(x));
+  if (magnitude >= 65536.0) return static_cast<std::uint16_t>(sign | 0x7C00U);
+  const int exponent = magnitude < 0x1p-14 ? -24 : std::ilogb(magnitude) - 10;  // of the last bit
+  const double steps = std::ldexp(magnitude, -exponent);
+  const bool down = (Rounding & 3) == _MM_FROUND_TO_NEG_INF;
+  const double rounded = !down ? std::nearbyint(steps) : sign != 0 ? std::ceil(steps) : std::floor(steps);
+  return static_cast<std::uint16_t>(sign |
+                                    (static_cast<unsigned>(exponent + 24) * 1024U + static_cast<unsigned>(rounded)));
+}
+
 // To the nearest, ties to even, as the default rounding mode says; what does not fit becomes INT_MIN.
 inline std::int32_t to_integer(float x) {
   return x >= -2147483648.0F && x < 2147483648.0F ? static_cast<std::int32_t>(std::nearbyint(x)) : INT_MIN;
@@ -90,6 +111,7 @@ inline std::int32_t to_integer(float x) {
 
 }  // namespace kvaxis_emulate
 
+#undef _mm256_fmaddsub_ps
 #undef _mm256_fmadd_ps
 #undef _mm256_fnmadd_ps
 #undef _mm256_fmadd_pd
@@ -98,6 +120,8 @@ inline std::int32_t to_integer(float x) {
 #undef _mm512_fnmadd_ps
 #undef _mm512_fmadd_pd
 #undef _mm512_fnmadd_pd
+#define _mm256_fmaddsub_ps(a, b, c) kvaxis_emulate::fused_subtract_add(a, b, c)
+#define _mm512_fmaddsub_ps(a, b, c) kvaxis_emulate::fused_subtract_add(a, b, c)
 #define _mm256_fmadd_ps(a, b, c) kvaxis_emulate::fused<float>(a, b, c)
 #define _mm256_fnmadd_ps(a, b, c) kvaxis_emulate::fused<float>(a, b, c, -1.0F)
 #define _mm256_fmadd_pd(a, b, c) kvaxis_emulate::fused<double>(a, b, c)
@@ -119,7 +143,16 @@ inline std::int32_t to_integer(float x) {
   kvaxis_emulate::map<simde__m512i, std::uint32_t, std::uint16_t>(a, [](std::uint16_t x) { return std::uint32_t{x}; })
 #define _mm512_cvtpd_ps(a) \
   kvaxis_emulate::map<simde__m256, float, double>(a, [](double x) { return static_cast<float>(x); })
+#define _mm512_cvtps_pd(a) \
+  kvaxis_emulate::map<simde__m512d, double, float>(a, [](float x) { return static_cast<double>(x); })
+#define _mm512_extractf32x8_ps(a, i) simde_mm256_castpd_ps(simde_mm512_extractf64x4_pd(simde_mm512_castps_pd(a), i))
+#undef _mm256_cvtps_ph
+#define _mm256_cvtps_ph(a, mode) \
+  kvaxis_emulate::map<simde__m128i, std::uint16_t, float>(a, kvaxis_emulate::float_to_half<mode>)
+#define _mm512_cvtps_ph(a, mode) \
+  kvaxis_emulate::map<simde__m256i, std::uint16_t, float>(a, kvaxis_emulate::float_to_half<mode>)
 #define _mm512_cvtph_ps(a) kvaxis_emulate::half_to_float(a)
 #define _mm512_permute_ps(a, control) kvaxis_emulate::permute(a, control)
 #define _mm512_reduce_add_ps(a) kvaxis_emulate::reduce<float>(a, [](float x, float y) { return x + y; })
 #define _mm512_reduce_max_ps(a) kvaxis_emulate::reduce<float>(a, [](float x, float y) { return x > y ? x : y; })
+#define _mm512_reduce_min_ps(a) kvaxis_emulate::reduce<float>(a, [](float x, float y) { return x < y ? x : y; })
