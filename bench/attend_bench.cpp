@@ -4,8 +4,12 @@
 namespace bench {
 
 void register_attend() {
-  register_fused("attend", side::both, [](const kvaxis::any_kv_cache& c, const float* q, int position, buffers& b) {
+  const auto call = [](const kvaxis::any_kv_cache& c, const float* q, int position, buffers& b) {
     return c.attend(q, 1, position, b.options, b.out.data(), nullptr, b.workspace());
+  };
+  register_fused("attend", side::both, call);
+  for_each_isa([=](kvaxis::isa isa) {
+    for_each_curve_shape([=](const shape& s) { register_fused("attend", side::both, isa, s, call); });
   });
 }
 

@@ -83,7 +83,7 @@ double read_seconds(const cache_set& set, side s) {
 
 void register_read_limit() {
   for_each_isa([](kvaxis::isa isa) {
-    for_each_shape([isa](const shape& s) {
+    const auto add = [isa](const shape& s) {
       if (s.group != 1) return;  // no query takes part
       benchmark::RegisterBenchmark(s.name("read_limit", isa_name(isa)).c_str(), [isa, s](benchmark::State& state) {
         const cache_set& set = caches_of(s.policy, s.dim, s.context);
@@ -93,7 +93,9 @@ void register_read_limit() {
         for (auto _ : state) read_layer(loop_of(isa), layers[i++ % layers.size()]);
         set_counters(state, s, set, side::both, thread_seconds() - start);
       });
-    });
+    };
+    for_each_shape(add);
+    for_each_curve_shape(add);
   });
 }
 
