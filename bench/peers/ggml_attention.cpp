@@ -12,31 +12,39 @@ namespace {
 lines lines_for(std::size_t bytes) { return lines((bytes + sizeof(cache_line) - 1) / sizeof(cache_line)); }
 std::byte* begin(lines& l) { return l.front().bytes; }
 
-// tokens::count tokens in the side's layout, a piece per row that continues when the tokens repeat.
+// Where number i of [token][kv head][dim] is in another layout of `count` tokens.
+std::size_t place(ggml_layout layout, std::size_t i, std::size_t count) {
+  constexpr auto channels = static_cast<std::size_t>(kv_heads * ggml_dim);
+  const std::size_t token = i / channels;
+  const std::size_t channel = i % channels;
+  if (layout == ggml_layout::by_token) return i;
+  if (layout == ggml_layout::transposed) return channel * count + token;
+  return (channel / ggml_dim * count + token) * ggml_dim + channel % ggml_dim;
+}
+
+// tokens::count tokens in a layout: pieces that each go on where the tokens are repeated.
 struct pieces {
   std::vector<std::byte> bytes;
   std::size_t size;
 };
 
-pieces quantize(ggml_type type, bool transposed, const std::vector<float>& x) {
-  const int channels = kv_heads * ggml_dim;
-  std::vector<float> numbers = x;
-  for (int i = 0; transposed && i < tokens::count * channels; ++i) {
-    numbers[static_cast<std::size_t>(i % channels * tokens::count + i / channels)] = x[static_cast<std::size_t>(i)];
-  }
-  const std::int64_t row = transposed ? tokens::count : channels;
-  const std::int64_t rows = transposed ? channels : tokens::count;
+pieces quantize(ggml_type type, ggml_layout layout, const std::vector<float>& x) {
+  std::vector<float> numbers(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) numbers[place(layout, i, tokens::count)] = x[i];
+  const auto count = static_cast<std::int64_t>(x.size());
   pieces p;
-  p.bytes.resize(ggml_row_size(type, row) * static_cast<std::size_t>(rows));
-  ggml_quantize_chunk(type, numbers.data(), p.bytes.data(), 0, rows, row, nullptr);
-  p.size = transposed ? ggml_row_size(type, row) : p.bytes.size();
+  p.bytes.resize(ggml_row_size(type, count));
+  ggml_quantize_chunk(type, numbers.data(), p.bytes.data(), 0, 1, count, nullptr);
+  p.size = p.bytes.size();
+  if (layout == ggml_layout::by_head) p.size /= kv_heads;
+  if (layout == ggml_layout::transposed) p.size /= kv_heads * ggml_dim;
   return p;
 }
 
-ggml_side make_side(ggml_type type, bool transposed, int context, const std::vector<float>& x) {
-  const pieces p = quantize(type, transposed, x);
+ggml_side make_side(ggml_type type, ggml_layout layout, int context, const std::vector<float>& x) {
+  const pieces p = quantize(type, layout, x);
   const auto repeats = static_cast<std::size_t>(context / tokens::count);
-  ggml_side side{type, transposed, context, {}};
+  ggml_side side{type, layout, context, {}};
   std::size_t total = 0;
   do {
     lines layer = lines_for(p.bytes.size() * repeats);
@@ -50,16 +58,19 @@ ggml_side make_side(ggml_type type, bool transposed, int context, const std::vec
   return side;
 }
 
-const ggml_side& side_of(const char* name, ggml_type type, bool transposed, int context, const std::vector<float>& x) {
+const ggml_side& side_of(const char* name, ggml_type type, ggml_layout layout, int context,
+                         const std::vector<float>& x) {
   static recent<ggml_side> sides(std::size_t{6} << 30);
-  const std::string key =
-      std::string(name) + (transposed ? " transposed " : " ") + ggml_type_name(type) + " " + std::to_string(context);
+  const std::string key = std::string(name) + " " + std::to_string(static_cast<int>(layout)) + " " +
+                          ggml_type_name(type) + " " + std::to_string(context);
   return sides.get(key, [&] {
-    ggml_side side = make_side(type, transposed, context, x);
+    ggml_side side = make_side(type, layout, context, x);
     const std::size_t bytes = side.layers.size() * side.layers[0].size() * sizeof(cache_line);
     return std::make_pair(std::move(side), bytes);
   });
 }
+
+bool by_head(ggml_path p) { return p == ggml_path::flash_by_head || p == ggml_path::grouped; }
 
 // One kv head after the other in `tensor`, although token after token in memory.
 void stride_by_token(ggml_tensor* tensor) {
@@ -70,22 +81,25 @@ void stride_by_token(ggml_tensor* tensor) {
 }  // namespace
 
 const ggml_side& keys_of(const ggml_case& c) {
-  return side_of("keys", c.types.keys, false, c.context, tokens_of(ggml_dim).keys);
+  const ggml_layout layout = by_head(c.path) ? ggml_layout::by_head : ggml_layout::by_token;
+  return side_of("keys", c.types.keys, layout, c.context, tokens_of(ggml_dim).keys);
 }
 
 const ggml_side& values_of(const ggml_case& c) {
-  return side_of("values", c.types.values, c.path != ggml_path::flash, c.context, tokens_of(ggml_dim).values);
+  const ggml_layout layout = !is_flash(c.path) ? ggml_layout::transposed
+                             : by_head(c.path) ? ggml_layout::by_head
+                                               : ggml_layout::by_token;
+  return side_of("values", c.types.values, layout, c.context, tokens_of(ggml_dim).values);
 }
 
 std::vector<float> decoded(const ggml_side& side) {
-  const auto channels = static_cast<std::size_t>(kv_heads * ggml_dim);
-  const auto count = static_cast<std::size_t>(side.context);
-  std::vector<float> stored(count * channels);
+  std::vector<float> stored(static_cast<std::size_t>(side.context * kv_heads * ggml_dim));
   ggml_get_type_traits(side.type)->to_float(side.layers[0].front().bytes, stored.data(),
                                             static_cast<std::int64_t>(stored.size()));
-  if (!side.transposed) return stored;
   std::vector<float> out(stored.size());
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = stored[i % channels * count + i / channels];
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = stored[place(side.layout, i, static_cast<std::size_t>(side.context))];
+  }
   return out;
 }
 
@@ -101,13 +115,10 @@ ggml_attention::ggml_attention(const ggml_case& c) : case_(c), key_side_(keys_of
   const bool grouped = c.path == ggml_path::grouped;
   context_ = ggml_init({ggml_tensor_overhead() * 32 + ggml_graph_overhead(), nullptr, true});
   keys_ = ggml_new_tensor_3d(context_, c.types.keys, ggml_dim, c.context, kv_heads);
-  stride_by_token(keys_);
-  if (c.path == ggml_path::flash) {
-    values_ = ggml_new_tensor_3d(context_, c.types.values, ggml_dim, c.context, kv_heads);
-    stride_by_token(values_);
-  } else {
-    values_ = ggml_new_tensor_3d(context_, c.types.values, c.context, ggml_dim, kv_heads);
-  }
+  if (!by_head(c.path)) stride_by_token(keys_);
+  values_ = is_flash(c.path) ? ggml_new_tensor_3d(context_, c.types.values, ggml_dim, c.context, kv_heads)
+                             : ggml_new_tensor_3d(context_, c.types.values, c.context, ggml_dim, kv_heads);
+  if (c.path == ggml_path::flash) stride_by_token(values_);
 
   const std::vector<float> numbers = queries_of(c.group, c.n_query);
   ggml_tensor* q = grouped ? ggml_new_tensor_3d(context_, GGML_TYPE_F32, ggml_dim, c.group, kv_heads)
@@ -130,7 +141,7 @@ ggml_attention::ggml_attention(const ggml_case& c) : case_(c), key_side_(keys_of
   }
 
   const float scale = 1.0F / std::sqrt(static_cast<float>(ggml_dim));
-  out_ = c.path == ggml_path::flash ? flash(q, mask, scale) : products(q, mask, scale);
+  out_ = is_flash(c.path) ? flash(q, mask, scale) : products(q, mask, scale);
   graph_ = ggml_new_graph(context_);
   ggml_build_forward_expand(graph_, out_);
   for (int i = 0; i < ggml_graph_n_nodes(graph_); ++i) {

@@ -1,5 +1,4 @@
-// Attention over one layer as a graph of ggml, the way that llama.cpp builds it: keys after RoPE and values in a cache of
-// one of ggml's types, [token][kv head][dim], or values transposed, [kv head][dim][token]. One thread.
+// Attention over one layer as a graph of ggml, over a cache of one of ggml's types that holds keys after RoPE. One thread.
 #pragma once
 
 #include <ggml-cpu.h>
@@ -17,10 +16,19 @@ struct ggml_types {
   ggml_type values;
 };
 
+// The first two are llama.cpp's graphs and layouts, the others the same operations over the layout that suits them best.
 enum class ggml_path {
-  flash,    // ggml_flash_attn_ext
-  mul_mat,  // two products with a softmax between; values transposed
-  grouped,  // the same with the query heads of a kv head as columns of one product, which llama.cpp does not do
+  flash,          // ggml_flash_attn_ext; keys and values by token
+  mul_mat,        // two products with a softmax between; keys by token, values transposed
+  flash_by_head,  // ggml_flash_attn_ext; keys and values by head
+  grouped,        // as mul_mat, the query heads of a kv head as columns of one product; keys by head
+};
+constexpr bool is_flash(ggml_path p) { return p == ggml_path::flash || p == ggml_path::flash_by_head; }
+
+enum class ggml_layout {
+  by_token,    // [token][kv head][dim]
+  by_head,     // [kv head][token][dim]
+  transposed,  // [kv head][dim][token]
 };
 
 struct ggml_case {
@@ -39,7 +47,7 @@ using lines = std::vector<cache_line>;
 // Keys or values, once per layer of a set that exceeds the caches (see cache_set).
 struct ggml_side {
   ggml_type type;
-  bool transposed;
+  ggml_layout layout;
   int context;
   std::vector<lines> layers;
 };

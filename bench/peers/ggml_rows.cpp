@@ -20,7 +20,7 @@ constexpr ggml_types equal_types[] = {
 constexpr ggml_types mixed_types[] = {{"q8_0,f16", GGML_TYPE_Q8_0, GGML_TYPE_F16},
                                       {"q4_0,f16", GGML_TYPE_Q4_0, GGML_TYPE_F16}};
 
-constexpr const char* path_names[] = {"ggml_flash", "ggml_mul_mat", "ggml_grouped"};
+constexpr const char* path_names[] = {"ggml_flash", "ggml_mul_mat", "ggml_flash_by_head", "ggml_grouped"};
 
 std::string kind_of(const ggml_case& c) {
   return std::string(path_names[static_cast<int>(c.path)]) + (c.n_query > 1 ? "_prefill" : "");
@@ -33,16 +33,16 @@ std::string name_of(const ggml_case& c) {
 template <class F>
 void for_each_type(ggml_path path, F&& f) {
   for (const ggml_types& t : equal_types) f(t);
-  if (path == ggml_path::flash) return;
+  if (is_flash(path)) return;
   for (const ggml_types& t : mixed_types) f(t);
 }
 
-// Every path and type for one token, and for a prompt what llama.cpp would choose for f16.
+// Every path and type for one token, and f16 for a prompt.
 template <class F>
 void for_each_case(int context, int n_query, F&& f) {
   for (const int group : query_groups) {
-    for (const ggml_path path : {ggml_path::flash, ggml_path::mul_mat, ggml_path::grouped}) {
-      if (path == ggml_path::grouped && (group == 1 || n_query > 1)) continue;
+    for (const ggml_path path : {ggml_path::flash, ggml_path::mul_mat, ggml_path::flash_by_head, ggml_path::grouped}) {
+      if (path == ggml_path::grouped && n_query > 1) continue;
       for_each_type(path, [&](const ggml_types& types) {
         if (n_query == 1 || types.name == f16.name) f(ggml_case{path, types, group, context, n_query});
       });

@@ -17,11 +17,12 @@ constexpr const char* usage =
     "kvaxis_peers [--smoke] [--contexts] [--all] [Google Benchmark's flags]\n"
     "  Rows are named as in kvaxis_bench; ours: attend prefill read_limit. Of ggml, with its types in place of a "
     "policy:\n"
-    "    ggml_flash    ggml_flash_attn_ext, as llama.cpp calls it\n"
-    "    ggml_mul_mat  two products with a softmax between, values transposed, as llama.cpp does without flash "
+    "    ggml_flash          ggml_flash_attn_ext, as llama.cpp calls it: keys and values by token\n"
+    "    ggml_mul_mat        two products with a softmax between, values transposed: llama.cpp without flash "
     "attention\n"
-    "    ggml_grouped  the same with the query heads of a kv head in one product\n"
-    "    ..._prefill   for the last 512 of 4096 tokens, as our prefill\n"
+    "    ggml_flash_by_head  ggml_flash_attn_ext over keys and values by head\n"
+    "    ggml_grouped        two products over keys by head, each for all query heads of a kv head\n"
+    "    ..._prefill         for the last 512 of 4096 tokens, as our prefill\n"
     "  Without a filter: the rows of the tables (some minutes, up to 10 GB).\n"
     "  --contexts  attention from 1024 to 524288 tokens at four query heads per kv head, for plot.py\n"
     "  --all       every row\n"
@@ -45,15 +46,17 @@ void add_rows() {
 
 int main(int argc, char** argv) {
   const std::string ours = our_isa();
-  const std::string rows = "^(attend/" + ours +
-                           "/.*/dim:128/ctx:(4096|65536)|ggml_(flash|mul_mat|grouped)/.*/ctx:(4096|65536)" +
-                           "|prefill/" + ours + "/.*/heads:(1|4)/dim:128/.*|ggml_.*_prefill/.*/heads:(1|4)/.*" +
-                           "|read_limit/" + ours + "/.*/dim:128/ctx:65536)$";
+  const std::string rows =
+      "^(attend/" + ours +
+      "/.*/dim:128/ctx:(4096|65536)|ggml_(flash|mul_mat|flash_by_head|grouped)/.*/ctx:(4096|65536)" + "|prefill/" +
+      ours + "/.*/heads:(1|4)/dim:128/.*|ggml_.*_prefill/.*/heads:(1|4)/.*" + "|read_limit/" + ours +
+      "/.*/dim:128/ctx:65536)$";
   return bench::run_program(
       {usage,
        rows,
        {{"--contexts",
-         {"--benchmark_filter=^(attend/" + ours + "/.*|ggml_(flash|mul_mat)/.*)/heads:4/dim:128/ctx:[0-9]+$"}},
+         {"--benchmark_filter=^(attend/" + ours +
+          "/.*|ggml_(flash|mul_mat|flash_by_head|grouped)/.*)/heads:4/dim:128/ctx:[0-9]+$"}},
         {"--all", {"--benchmark_filter=."}},
         {"--smoke", {"--benchmark_filter=/heads:4/dim:128/ctx:1024$", "--benchmark_min_time=0.001"}}},
        &check,

@@ -3,8 +3,7 @@
 
 namespace bench {
 
-// ggml_flash/, ggml_mul_mat/, ggml_grouped/ and the first two for a prompt; in place of a policy ggml's types of keys and
-// values.
+// The paths of ggml_attention.hpp, with ggml's types of keys and values in place of a policy.
 void register_ggml();
 // False, and a line on the standard error stream, if one of ggml's paths is far from attention in double.
 bool check_ggml();
