@@ -46,17 +46,13 @@ void add_rows() {
 
 int main(int argc, char** argv) {
   const std::string ours = our_isa();
-  const std::string rows =
-      "^(attend/" + ours +
-      "/.*/dim:128/ctx:(4096|65536)|ggml_(flash|mul_mat|flash_by_head|grouped)/.*/ctx:(4096|65536)" + "|prefill/" +
-      ours + "/.*/heads:(1|4)/dim:128/.*|ggml_.*_prefill/.*/heads:(1|4)/.*" + "|read_limit/" + ours +
-      "/.*/dim:128/ctx:65536)$";
+  const std::string one_token = "(attend/" + ours + "|ggml_(flash|mul_mat|flash_by_head|grouped))/.*";
+  const std::string prompt = "(prefill/" + ours + "|ggml_.*_prefill)/.*/heads:(1|4)";
+  const std::string reading = "read_limit/" + ours + "/.*";
   return bench::run_program(
       {usage,
-       rows,
-       {{"--contexts",
-         {"--benchmark_filter=^(attend/" + ours +
-          "/.*|ggml_(flash|mul_mat|flash_by_head|grouped)/.*)/heads:4/dim:128/ctx:[0-9]+$"}},
+       "^((" + one_token + "|" + reading + ")/dim:128/ctx:(4096|65536)|" + prompt + "/dim:128/.*)$",
+       {{"--contexts", {"--benchmark_filter=^(" + one_token + "/heads:4|" + reading + ")/dim:128/ctx:[0-9]+$"}},
         {"--all", {"--benchmark_filter=."}},
         {"--smoke", {"--benchmark_filter=/heads:4/dim:128/ctx:1024$", "--benchmark_min_time=0.001"}}},
        &check,
