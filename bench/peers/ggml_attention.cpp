@@ -60,7 +60,7 @@ ggml_side make_side(ggml_type type, ggml_layout layout, int context, const std::
 
 const ggml_side& side_of(const char* name, ggml_type type, ggml_layout layout, int context,
                          const std::vector<float>& x) {
-  static recent<ggml_side> sides(std::size_t{6} << 30);
+  static recent<ggml_side> sides(std::size_t{4} << 30);
   const std::string key = std::string(name) + " " + std::to_string(static_cast<int>(layout)) + " " +
                           ggml_type_name(type) + " " + std::to_string(context);
   return sides.get(key, [&] {

@@ -26,7 +26,7 @@ constexpr const char* usage =
     "  Without a filter: the rows of the tables (some minutes, up to 10 GB).\n"
     "  --contexts  attention from 1024 to 524288 tokens at four query heads per kv head, for plot.py\n"
     "  --all       every row\n"
-    "  --smoke     every kind at its smallest, a few milliseconds each: that it runs, not what it measures\n";
+    "  --smoke     one token at 1024, a few milliseconds each: that it runs, not what it measures\n";
 
 bool check() {
   ggml_cpu_init();
