@@ -8,8 +8,8 @@ void register_attend() {
     return c.attend(q, 1, position, b.options, b.out.data(), nullptr, b.workspace());
   };
   register_fused("attend", side::both, call);
-  for_each_isa([=](kvaxis::isa isa) {
-    for_each_curve_shape([=](const shape& s) { register_fused("attend", side::both, isa, s, call); });
+  for_each_curve_shape([=](const shape& s) {  // one shape after the other: the caches are too large to keep them all
+    for_each_isa([=](kvaxis::isa isa) { register_fused("attend", side::both, isa, s, call); });
   });
 }
 

@@ -37,10 +37,11 @@ void add_rows() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const std::string curves = "attend/(avx2|avx512)/.*/heads:4|read_limit/" + std::string(isa_name(kvaxis::best_isa()));
   return bench::run_program(
       {usage,
        key_rows,
-       {{"--contexts", {"--benchmark_filter=^(attend/(avx2|avx512)/.*/heads:4|read_limit/.*)/dim:128/ctx:[0-9]+$"}},
+       {{"--contexts", {"--benchmark_filter=^(" + curves + "/.*)/dim:128/ctx:[0-9]+$"}},
         {"--all", {"--benchmark_filter=-/ctx:(2048|8192|32768|131072|262144|524288)$"}},
         {"--smoke", {"--benchmark_filter=/heads:(1|8)/dim:(64|256)/ctx:1024$", "--benchmark_min_time=0.001"}}},
        &check,
