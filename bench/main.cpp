@@ -19,7 +19,7 @@ constexpr const char* usage =
     "  Rows are named <kind>/<isa>/<policy>/heads:<query heads per kv head>/dim:<head_dim>/ctx:<tokens>;\n"
     "  kinds: attend scores values naive naive_values append fold read_limit. 8 kv heads, one thread, CPU time.\n"
     "  Without a filter: the rows of the tables in bench/README.md (about two minutes).\n"
-    "  --contexts  attention and read limit from 1024 to 524288 tokens, for plot.py (some minutes, up to 8 GB)\n"
+    "  --contexts  attention and read limit from 1024 to 524288 tokens, for plot.py (ten minutes, up to 8 GB)\n"
     "  --all       every row but those of --contexts alone (half an hour)\n"
     "  --smoke     every kind at its smallest, a few milliseconds each: that it runs, not what it measures\n";
 
