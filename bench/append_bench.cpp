@@ -9,7 +9,7 @@ constexpr int window = 128;
 
 template <class Body>
 void register_rows(const char* kind, Body body) {
-  for_each_isa([=](kvaxis::isa isa) {
+  kvaxis::for_each_isa([=](kvaxis::isa isa) {
     for_each_shape([=](const shape& s) {
       if (s.group != 1) return;
       benchmark::RegisterBenchmark(s.name(kind, isa_name(isa)).c_str(), [=](benchmark::State& state) {

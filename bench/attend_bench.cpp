@@ -4,11 +4,15 @@
 namespace bench {
 
 void register_attend() {
-  const auto attend = [](const kvaxis::any_kv_cache& c, const float* q, int position, buffers& b) {
+  const auto call = [](const kvaxis::any_kv_cache& c, const float* q, int position, buffers& b) {
     return c.attend(q, 1, position, b.options, b.out.data(), nullptr, b.workspace());
   };
-  register_fused("attend", side::both, kvaxis::arithmetic::automatic, attend);
-  register_fused("attend_f32", side::both, kvaxis::arithmetic::f32, attend);
+  register_fused("attend", side::both, kvaxis::arithmetic::automatic, call);
+  register_fused("attend_f32", side::both, kvaxis::arithmetic::f32, call);
+  for_each_curve_shape([=](const shape& s) {  // one shape after the other: the caches are too large to keep them all
+    kvaxis::for_each_isa(
+        [=](kvaxis::isa isa) { register_fused("attend", side::both, kvaxis::arithmetic::automatic, isa, s, call); });
+  });
 }
 
 }  // namespace bench

@@ -3,16 +3,14 @@
 #include <algorithm>
 #include <ctime>
 #include <kvaxis/quantizers/names.hpp>
-#include <list>
 #include <map>
 #include <random>
 
 #include "common.hpp"
+#include "recent.hpp"
 
 namespace bench {
 namespace {
-
-constexpr std::size_t held_bytes = std::size_t{6} << 30;
 
 const kvaxis::codec_table* codec_of(std::string_view name) {
   for (const kvaxis::codec_table* t : {&kvaxis::table_of<kvaxis::int4>, &kvaxis::table_of<kvaxis::int8>,
@@ -34,7 +32,7 @@ cache_set make_set(const char* policy, int dim, int context) {
     kvaxis::check(cache.flush());
     total += cache.bytes().folded;
     set.layers.push_back(std::move(cache));
-  } while (context == contexts[3] && total < memory_set_bytes);
+  } while (context >= memory_context && total < memory_set_bytes);
   return set;
 }
 
@@ -80,25 +78,13 @@ kvaxis::any_kv_cache make_cache(const char* policy, int dim, int window) {
 }
 
 const cache_set& caches_of(const char* policy, int dim, int context) {
-  struct held {
-    std::string name;
-    cache_set set;
-    std::size_t bytes;
-  };
-  static std::list<held> sets;  // the last used first
-  const std::string name = shape{policy, 0, dim, context}.name("", "");
-  const auto found = std::find_if(sets.begin(), sets.end(), [&](const held& h) { return h.name == name; });
-  if (found != sets.end()) {
-    sets.splice(sets.begin(), sets, found);
-  } else {
-    sets.push_front({name, make_set(policy, dim, context), 0});
-    held& made = sets.front();
-    for (const kvaxis::any_kv_cache& c : made.set.layers) made.bytes += c.bytes().total();
-    std::size_t total = 0;
-    for (const held& h : sets) total += h.bytes;
-    for (; total > held_bytes && sets.size() > 1; sets.pop_back()) total -= sets.back().bytes;
-  }
-  return sets.front().set;
+  static recent<cache_set> sets(std::size_t{6} << 30);
+  return sets.get(shape{policy, 0, dim, context}.name("", ""), [&] {
+    cache_set set = make_set(policy, dim, context);
+    std::size_t bytes = 0;
+    for (const kvaxis::any_kv_cache& c : set.layers) bytes += c.bytes().total();
+    return std::make_pair(std::move(set), bytes);
+  });
 }
 
 std::vector<std::vector<segment>> cache_set::segments(side s) const {

@@ -14,6 +14,8 @@ constexpr int kv_heads = 8;
 constexpr int query_groups[] = {1, 4, 8};  // query heads per kv head
 constexpr int head_dims[] = {64, 128, 256};
 constexpr int contexts[] = {1024, 4096, 16384, 65536};
+constexpr int curve_contexts[] = {2048, 8192, 32768, 131072, 262144, 524288};  // attention and read limit only
+constexpr int memory_context = 65536;  // from here on what is read comes from memory, not from a cache of the CPU
 constexpr const char* policies[] = {
     "k:int4-channel64-pre,v:int4-token64",
     "k:int4-channel64-auto,v:int4-token64",
@@ -43,6 +45,16 @@ void for_each_shape(F&& f) {
   }
 }
 
+// The shapes between and beyond those, for time against context.
+template <class F>
+void for_each_curve_shape(F&& f) {
+  for (const char* policy : policies) {
+    for (const int context : curve_contexts) {
+      for (const int group : query_groups) f(shape{policy, group, 128, context});
+    }
+  }
+}
+
 // Keys, values and queries: normal numbers, f32, the same in every run; every second pair of channels of the keys is
 // shifted by 4, as real keys are, so that `auto` keeps about a fifth of the pairs hot. Caches are filled with these tokens
 // over and over.
@@ -63,7 +75,7 @@ struct segment {
 };
 enum class side { keys, values, both };
 
-// Equal caches, everything folded, used in turn. At the longest context they are so many that their bytes exceed
+// Equal caches, everything folded, used in turn. From `memory_context` on they are so many that their bytes exceed
 // `memory_set_bytes`: each is then read from memory, not from the last use of its lines in a shared cache.
 constexpr std::size_t memory_set_bytes = std::size_t{600} << 20;
 struct cache_set {

@@ -85,19 +85,19 @@ double read_seconds(const cache_set& set, side s) {
 }
 
 void register_read_limit() {
-  kvaxis::for_each_isa([](kvaxis::isa isa) {
-    for_each_shape([isa](const shape& s) {
-      if (s.group != 1) return;  // no query takes part
-      benchmark::RegisterBenchmark(s.name("read_limit", isa_name(isa)).c_str(), [isa, s](benchmark::State& state) {
-        const cache_set& set = caches_of(s.policy, s.dim, s.context);
-        const auto layers = set.segments(side::both);
-        std::size_t i = 0;
-        const double start = thread_seconds();
-        for (auto _ : state) read_layer(loop_of(isa), layers[i++ % layers.size()]);
-        set_counters(state, s, set, side::both, thread_seconds() - start);
-      });
+  const auto add = [](kvaxis::isa isa, const shape& s) {
+    if (s.group != 1) return;  // no query takes part
+    benchmark::RegisterBenchmark(s.name("read_limit", isa_name(isa)).c_str(), [isa, s](benchmark::State& state) {
+      const cache_set& set = caches_of(s.policy, s.dim, s.context);
+      const auto layers = set.segments(side::both);
+      std::size_t i = 0;
+      const double start = thread_seconds();
+      for (auto _ : state) read_layer(loop_of(isa), layers[i++ % layers.size()]);
+      set_counters(state, s, set, side::both, thread_seconds() - start);
     });
-  });
+  };
+  kvaxis::for_each_isa([=](kvaxis::isa isa) { for_each_shape([=](const shape& s) { add(isa, s); }); });
+  for_each_curve_shape([=](const shape& s) { kvaxis::for_each_isa([=](kvaxis::isa isa) { add(isa, s); }); });
 }
 
 }  // namespace bench

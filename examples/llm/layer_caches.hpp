@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "../common/thread_pool.hpp"
+#include "../thread_pool.hpp"
 #include "model.hpp"
 
 namespace llm {

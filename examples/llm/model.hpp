@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "../common/thread_pool.hpp"
+#include "../thread_pool.hpp"
 #include "gguf.hpp"
 
 namespace llm {

@@ -1,6 +1,8 @@
 // The examples as programs: what they print, their options, and that the README shows the code that they are.
 #include <gtest/gtest.h>
+
 #include <sys/wait.h>
+#include <isa_test.hpp>
 
 #include <cmath>
 #include <cstdio>
@@ -202,8 +204,23 @@ TEST(Quickstart, prints_what_it_saved) {
   EXPECT_LT(10 * total, 4 * f16);
 }
 
+// The program fails where the bits differ.
+TEST(Threads, one_row_for_each_adapter_and_number_of_threads) {
+  const outcome o = run("threads --json --threads 3 --tokens 3000");
+  ASSERT_EQ(o.exit_code, 0) << o.text;
+  for (const char* adapter : {"\"thread_pool\"", "\"openmp\""}) {
+    const std::vector<std::string> rows = lines_with(o.text, adapter);
+    if (rows.empty() && std::string(adapter) == "\"openmp\"") continue;  // built without it
+    ASSERT_EQ(rows.size(), 3U) << o.text;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      EXPECT_EQ(number(rows[i], "threads"), static_cast<double>(i + 1));
+      EXPECT_GT(number(rows[i], "milliseconds"), 0);
+    }
+  }
+}
+
 TEST(Examples, help_and_options_that_are_wrong) {
-  for (const char* name : {"axes", "own_codec", "plan"}) {
+  for (const char* name : {"axes", "own_codec", "plan", "threads"}) {
     const outcome help = run(std::string(name) + " --help");
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_EQ(help.text.rfind("usage:", 0), 0U) << help.text;
@@ -212,7 +229,8 @@ TEST(Examples, help_and_options_that_are_wrong) {
     EXPECT_NE(wrong.text.find("--help"), std::string::npos) << wrong.text;
   }
   for (const char* command : {"plan", "plan --model nothing", "plan --model Qwen3-8B --context 0", "plan --list --json",
-                              "plan --layers 1 --kv-heads 1 --head-dim 577", "axes --seed", "axes --seed x"}) {
+                              "plan --layers 1 --kv-heads 1 --head-dim 577", "axes --seed", "axes --seed x",
+                              "threads --threads -1", "threads --tokens 0"}) {
     EXPECT_EQ(run(command).exit_code, 2) << command;
   }
   EXPECT_EQ(run("plan --model Qwen3-8B --policy k:int5,v:f16").exit_code, 1);

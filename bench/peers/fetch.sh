@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Downloads ggml, once, and prints the path of its sources: out of the Python source package llama-cpp-python (MIT), 77 MB,
+# which holds llama.cpp at a fixed commit. The package is only unpacked, never installed. KVAXIS_PEERS_DIR says where to keep it.
+set -euo pipefail
+
+name=llama_cpp_python-0.3.36
+sum=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
+directory=${KVAXIS_PEERS_DIR:-$HOME/.cache/kvaxis}
+sources=$directory/$name
+
+if [[ ! -d $sources ]]; then
+  python3 -m pip --version >/dev/null 2>&1 || "$(dirname "${BASH_SOURCE[0]}")/../../.ci/install" python3 python3-pip >&2
+  mkdir -p "$directory"
+  work=$(mktemp -d "$directory/download.XXXXXX")
+  trap 'rm -rf "$work"' EXIT
+  echo "downloading the package $name ..." >&2
+  python3 -m pip download --quiet --disable-pip-version-check --no-deps --no-binary llama-cpp-python --dest "$work" \
+    "llama-cpp-python==${name##*-}" >&2
+  if ! echo "$sum  $work/$name.tar.gz" | sha256sum --check --status; then
+    echo "the downloaded $name.tar.gz does not have the SHA-256 $sum" >&2
+    exit 1
+  fi
+  tar --extract --gzip --file "$work/$name.tar.gz" --directory "$work" "$name/vendor/llama.cpp/ggml"
+  mv "$work/$name" "$sources" # only a checked and complete folder ever has this name
+fi
+echo "$sources/vendor/llama.cpp/ggml"
