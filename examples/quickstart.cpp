@@ -5,8 +5,9 @@
 #include <vector>
 
 int main() {
-  using keys = kvaxis::per_channel<kvaxis::int4, 64>;  // 64 tokens of a channel share a scale
-  using values = kvaxis::per_token<kvaxis::int4, 64>;  // 64 channels of a token share a scale
+  // One scale for 64 tokens of a key's channel, and for 64 channels of a token's value: what kv_cache<> has as well.
+  using keys = kvaxis::per_channel<kvaxis::int4, 64, kvaxis::automatic>;
+  using values = kvaxis::per_token<kvaxis::int4, 64>;
   kvaxis::cache_config config;
   config.kv_heads = 8;
   config.head_dim = 128;

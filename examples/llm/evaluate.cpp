@@ -68,7 +68,7 @@ evaluation evaluate(const model& model, thread_pool& pool, const evaluation_requ
   const auto count = static_cast<Eigen::Index>(request.tokens.size()), skipped = count / 4;
   std::vector<cache_options> caches;
   for (const std::string& policy : request.policies) {
-    caches.push_back({policy, request.window, request.pins, request.window == 0});
+    caches.push_back({policy, request.window, request.pins, request.window == 0, request.growth, request.arithmetic});
     layer_caches(model.shape(), caches.back(), 0, pool);  // a name that is wrong shows before the work begins
   }
   cache_options exact;

@@ -15,6 +15,8 @@ struct evaluation_request {
   std::vector<std::string> policies;  // names for kvaxis::make_cache
   int window = 128;                   // 0: everything unpinned is quantized before anything attends
   int pins = 4;
+  float growth = 2.0F;
+  kvaxis::arithmetic arithmetic = kvaxis::arithmetic::automatic;
 };
 
 struct policy_result {

@@ -23,6 +23,7 @@ layer_caches::layer_caches(const model_shape& shape, const cache_options& option
   config_.head_dim = shape.head_dim;
   config_.window = options.window;
   config_.pins = options.pins;
+  config_.growth = options.growth;
   kvaxis::rope_parameters rotation;
   rotation.head_dim = shape.head_dim;
   rotation.rotary_dim = shape.rotary_dim;
@@ -50,6 +51,7 @@ matrix layer_caches::attend(int layer, matrix& queries, matrix& keys, const matr
 
   kvaxis::attend_options attention;
   attention.query_heads = shape_.query_heads;
+  attention.arithmetic = options_.arithmetic;
   workspace_.resize(std::max(workspace_.size(), cache.workspace_bytes(count, attention)));
   matrix out(count, queries.cols());
   kvaxis::check(cache.attend(queries.data(), count, first, attention, out.data(), nullptr,

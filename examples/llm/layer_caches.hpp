@@ -11,10 +11,12 @@
 namespace llm {
 
 struct cache_options {
-  std::string policy = "k:int4-channel64-pre,v:int4-token64";
+  std::string policy = "k:int4-channel64-auto,v:int4-token64";
   int window = 128;
   int pins = 4;
   bool fold_before_attention = false;  // quantizes every unpinned token, the newest too, before it is attended to
+  float growth = 2.0F;                 // see cache_config
+  kvaxis::arithmetic arithmetic = kvaxis::arithmetic::automatic;
 };
 
 class layer_caches {

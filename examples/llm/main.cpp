@@ -27,9 +27,11 @@ Runs a model of the Llama architecture from a GGUF file (tensors in F32, F16, Q8
   --evaluate FILE         compares the predictions for a text from quantized caches with those from an f32 cache
   --token-offset N        the text's first token that is used (0)
   --tokens N              the number of tokens to generate at most (128), or to evaluate (1024)
-  --policy P              the cache's formats (k:int4-channel64-pre,v:int4-token64)
+  --policy P              the cache's formats (k:int4-channel64-auto,v:int4-token64)
   --window W              the newest tokens that are kept exact (128); in an evaluation, 0 quantizes all before attending
   --pins S                the first tokens that are kept exact (4)
+  --growth X              by how much rotation must widen a pair's squared ranges for `auto` to keep it hot (2)
+  --arithmetic A          of attention: automatic, f32 or int8 (automatic)
   --json                  prints the evaluation as JSON
   --dump-activations FILE writes keys, values and queries of the text to a file (the format: llm/activations.hpp)
   --layers A,B            the layers to dump (0)
@@ -43,6 +45,8 @@ struct options {
   std::vector<std::string> policies;
   std::vector<int> layers = {0};
   int tokens = 0, token_offset = 0, window = 128, pins = 4, threads = 0;
+  float growth = 2.0F;
+  kvaxis::arithmetic arithmetic = kvaxis::arithmetic::automatic;
   bool raw = false, json = false;
 };
 
@@ -56,6 +60,13 @@ std::vector<int> to_list(std::string_view text) {
     if (comma == std::string_view::npos) return out;
     text.remove_prefix(comma + 1);
   }
+}
+
+kvaxis::arithmetic to_arithmetic(const std::string& name) {
+  if (name == "automatic") return kvaxis::arithmetic::automatic;
+  if (name == "f32") return kvaxis::arithmetic::f32;
+  if (name == "int8") return kvaxis::arithmetic::int8;
+  throw usage_error("--arithmetic is automatic, f32 or int8");
 }
 
 options parse(arguments& given) {
@@ -74,6 +85,8 @@ options parse(arguments& given) {
   out.window = integer("--window", 0, out.window);
   out.pins = integer("--pins", 0, out.pins);
   out.threads = integer("--threads", 0, out.threads);
+  out.growth = static_cast<float>(given.positive("--growth").value_or(2.0));
+  if (const std::optional<std::string> name = given.text("--arithmetic")) out.arithmetic = to_arithmetic(*name);
   out.raw = given.flag("--raw");
   out.json = given.flag("--json");
   given.finish();
@@ -137,7 +150,7 @@ void run(const options& o) {
     throw llm::gguf_error("the model knows fewer tokens than its tokenizer");
   }
   if (o.prompt) {
-    const llm::cache_options cache{o.policies.front(), o.window, o.pins, false};
+    const llm::cache_options cache{o.policies.front(), o.window, o.pins, false, o.growth, o.arithmetic};
     llm::generate(model, tokenizer, pool, {*o.prompt, !o.raw, o.tokens, cache});
     return;
   }
@@ -149,7 +162,7 @@ void run(const options& o) {
     dump(model, pool, tokens, o);
     return;
   }
-  const llm::evaluation_request request{tokens, o.policies, o.window, o.pins};
+  const llm::evaluation_request request{tokens, o.policies, o.window, o.pins, o.growth, o.arithmetic};
   const llm::evaluation done = llm::evaluate(model, pool, request);
   if (o.json) {
     llm::print_json(request, o.token_offset, done);

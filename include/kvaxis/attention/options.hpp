@@ -86,7 +86,7 @@ struct scratch {
   float* value_weights = nullptr;    // [segment][row][score_stride], times the scale; see sum_request
   float* value_constants = nullptr;  // [row][segment]
   float* expanded = nullptr;         // decoded rows
-  // Of integer sums: parameters of the rows that they cover, and what round_weights makes, [segment][row].
+  // Of integer sums: parameters of the rows that they cover, and what add_integer_sums makes, [segment][row].
   float* scales = nullptr;
   float* centres = nullptr;
   float* folded = nullptr;       // [byte_stride]

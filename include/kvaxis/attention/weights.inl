@@ -160,7 +160,7 @@ inline void add_integer_sums(const problem& p, const block_view& b, int bits, co
   }
 }
 
-// The parameters of a block's rows as round_weights takes them, n of them, a multiple of 16; pairs of `cleared` are
+// The parameters of a block's rows as fold_rows takes them, n of them, a multiple of 16; pairs of `cleared` are
 // left out.
 inline void centre_codes(const float* scale, const float* offset, int n, int half_code, const std::uint32_t* cleared,
                          const scratch& s) noexcept {

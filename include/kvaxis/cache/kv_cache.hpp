@@ -5,7 +5,7 @@
 
 KVAXIS_BEGIN_NAMESPACE
 
-template <class Keys, class Values>
+template <class Keys = default_keys, class Values = default_values>
 class kv_cache : public any_kv_cache {
   static_assert(Keys::value.axis != axis::channel || detail::is_tile_length(Keys::value.group),
                 "kv_cache: per_channel keys need a group of 32, 64, 128 or 256 tokens, the length of a tile");
