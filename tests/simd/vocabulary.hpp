@@ -1,5 +1,5 @@
 // Every function of the vocabulary on arrays, per instruction set: one table of plain function pointers each, so that
-// the tests themselves need no target region. n is a multiple of 16.
+// the tests themselves need no target region. n is a multiple of 16, for *_of_four of 64.
 #pragma once
 
 #include <array>
@@ -30,13 +30,15 @@ struct vocabulary {
   convert_fn power;  // bits of a float 1.5 * 2^23 + k to k
   void (*load_float16)(const std::uint16_t* a, float* out, int n);
   void (*load_bfloat16)(const std::uint16_t* a, float* out, int n);
-  binary_fn add, sub, mul, div, max, min;
-  ternary_fn fma, muladd;
-  binary_fn select_above_half;  // b where a > 0.5
+  binary_fn add, sub, mul, div, max, min, max_magnitude;
+  ternary_fn fma, fnma, muladd;  // fnma: c - a * b
+  binary_fn select_above_half;   // b where a > 0.5
   unary_fn swapped;
   unary_fn broadcast_zero_and_one;  // set1(1) - zero(), whatever a is
   unary_fn sums, maxima, minima;    // of each vector, out[i / lanes]
-  binary_fn scale_by_power;         // a * 2^k for b = 1.5 * 2^23 + k
+  unary_fn sums_of_four, maxima_of_four;
+  void (*clear_pairs)(const float* a, std::uint32_t pairs, float* out, int n);
+  binary_fn scale_by_power;  // a * 2^k for b = 1.5 * 2^23 + k
   unary_fn flushed, inverse;
   binary_fn rotated;       // the pairs of a by the angles of b
   ternary_fn larger_of_c;  // c where a > b, else a
@@ -47,6 +49,7 @@ struct vocabulary {
   void (*store_quads)(const std::uint32_t* a, std::byte* words, std::size_t quad_bytes, int first, int rows);
   double_fn mul_d, fma_d, fnma_d;  // a * b, a * b + c, c - a * b
   void (*store_twice)(const double* a, float* out, int n);
+  void (*store_with_opposite)(const double* a, float* out, int n);
 };
 
 #define KVAXIS_INL <vocabulary.inl>

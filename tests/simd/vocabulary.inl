@@ -107,8 +107,14 @@ struct max_op {
 struct min_op {
   KVAXIS_INLINE static vf run(vf a, vf b) { return min(a, b); }
 };
+struct max_magnitude_op {
+  KVAXIS_INLINE static vf run(vf a, vf b) { return max_magnitude(a, b); }
+};
 struct fma_op {
   KVAXIS_INLINE static vf run(vf a, vf b, vf c) { return fma(a, b, c); }
+};
+struct fnma_op {
+  KVAXIS_INLINE static vf run(vf a, vf b, vf c) { return fnma(a, b, c); }
 };
 struct muladd_op {
   KVAXIS_INLINE static vf run(vf a, vf b, vf c) { return muladd(a, b, c); }
@@ -180,8 +186,26 @@ inline void max_vectors(const float* a, float* out, int n) {
 inline void min_vectors(const float* a, float* out, int n) {
   for (int i = 0; i < n; i += lanes) out[i / lanes] = min_lane(load(a + i));
 }
+inline void sum_vectors_by_four(const float* a, float* out, int n) {
+  for (int i = 0; i < n; i += 4 * lanes) {
+    const vf four[] = {load(a + i), load(a + i + lanes), load(a + i + 2 * lanes), load(a + i + 3 * lanes)};
+    sum_four(four, out + i / lanes);
+  }
+}
+inline void max_vectors_by_four(const float* a, float* out, int n) {
+  for (int i = 0; i < n; i += 4 * lanes) {
+    const vf four[] = {load(a + i), load(a + i + lanes), load(a + i + 2 * lanes), load(a + i + 3 * lanes)};
+    max_four(four, out + i / lanes);
+  }
+}
+inline void clear_some(const float* a, std::uint32_t pairs, float* out, int n) {
+  for (int i = 0; i < n; i += lanes) store(out + i, KVAXIS_TARGET::clear_pairs(load(a + i), pairs));
+}
 inline void double_up(const double* a, float* out, int n) {
   for (int i = 0; i < n; i += lanes_d) KVAXIS_TARGET::store_twice(out + 2 * i, load_d(a + i));
+}
+inline void with_opposite(const double* a, float* out, int n) {
+  for (int i = 0; i < n; i += lanes_d) KVAXIS_TARGET::store_with_opposite(out + 2 * i, load_d(a + i));
 }
 
 inline constexpr vocabulary table = {
@@ -206,7 +230,9 @@ inline constexpr vocabulary table = {
     two<div_op>,
     two<max_op>,
     two<min_op>,
+    two<max_magnitude_op>,
     three<fma_op>,
+    three<fnma_op>,
     three<muladd_op>,
     two<select_op>,
     swap_neighbours,
@@ -214,6 +240,9 @@ inline constexpr vocabulary table = {
     sum_vectors,
     max_vectors,
     min_vectors,
+    sum_vectors_by_four,
+    max_vectors_by_four,
+    clear_some,
     two<scale_op>,
     one<flush_op>,
     one<inverse_op>,
@@ -227,7 +256,8 @@ inline constexpr vocabulary table = {
     three_d<mul_d_op>,
     three_d<fma_d_op>,
     three_d<fnma_d_op>,
-    double_up};
+    double_up,
+    with_opposite};
 
 }  // namespace probe
 }  // namespace KVAXIS_TARGET

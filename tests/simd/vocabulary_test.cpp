@@ -136,10 +136,14 @@ TEST_P(Vocabulary, arithmetic) {
   check(
       v.min, [](float a, float b) { return a < b ? a : b; }, "min");
   check(
+      v.max_magnitude, [](float a, float b) { return a > std::fabs(b) ? a : std::fabs(b); }, "max_magnitude");
+  check(
       v.select_above_half, [](float a, float b) { return a > 0.5F ? b : 0.0F; }, "select_above");
 
   v.fma(x.a.data(), x.b.data(), x.c.data(), x.out.data(), n);
   for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(x.out[i], std::fma(x.a[i], x.b[i], x.c[i])) << i;
+  v.fnma(x.a.data(), x.b.data(), x.c.data(), x.out.data(), n);
+  for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(x.out[i], std::fma(-x.a[i], x.b[i], x.c[i])) << i;
   v.muladd(x.a.data(), x.b.data(), x.c.data(), x.out.data(), n);
   for (std::size_t i = 0; i < n; ++i) {
     const double product = static_cast<double>(x.a[i]) * static_cast<double>(x.b[i]);
@@ -157,20 +161,38 @@ TEST_P(Vocabulary, lanes_stay_in_their_places) {
   for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(out[i], a[i ^ 1U]);
   v.broadcast_zero_and_one(a.data(), out.data(), n);
   for (const float one : out) EXPECT_EQ(one, 1.0F);
-  v.sums(a.data(), out.data(), n);  // small integers: exact in any order
-  for (int i = 0; i < n; i += v.lanes) {
-    float sum = 0;
-    for (int j = i; j < i + v.lanes; ++j) sum += a[static_cast<std::size_t>(j)];
-    EXPECT_EQ(out[static_cast<std::size_t>(i / v.lanes)], sum);
+  for (const auto& sums : {v.sums, v.sums_of_four}) {
+    sums(a.data(), out.data(), n);  // small integers: exact in any order
+    for (int i = 0; i < n; i += v.lanes) {
+      float sum = 0;
+      for (int j = i; j < i + v.lanes; ++j) sum += a[static_cast<std::size_t>(j)];
+      EXPECT_EQ(out[static_cast<std::size_t>(i / v.lanes)], sum);
+    }
   }
   for (int place = 0; place < n; ++place) {  // the largest at every place
     std::vector<float> b = a;
     b[static_cast<std::size_t>(place)] = 100.0F;
-    v.maxima(b.data(), out.data(), n);
-    EXPECT_EQ(out[static_cast<std::size_t>(place / v.lanes)], 100.0F) << place;
+    for (const auto& maxima : {v.maxima, v.maxima_of_four}) {
+      maxima(b.data(), out.data(), n);
+      for (int i = 0; i < n / v.lanes; ++i) {
+        EXPECT_EQ(out[static_cast<std::size_t>(i)] == 100.0F, i == place / v.lanes) << place;
+      }
+    }
     b[static_cast<std::size_t>(place)] = -100.0F;
     v.minima(b.data(), out.data(), n);
     EXPECT_EQ(out[static_cast<std::size_t>(place / v.lanes)], -100.0F) << place;
+  }
+}
+
+TEST_P(Vocabulary, chosen_pairs_are_cleared) {
+  operands x(64);
+  for (std::uint32_t pairs = 0; pairs < 256; ++pairs) {
+    v.clear_pairs(x.a.data(), pairs | 0xA5A5A500U, x.out.data(), 64);  // with bits of no pair
+    for (int i = 0; i < 64; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const bool cleared = (pairs >> (i % v.lanes / 2) & 1U) != 0;
+      ASSERT_EQ(float_bits(x.out[at]), cleared ? 0U : float_bits(x.a[at])) << i << " of pairs " << pairs;
+    }
   }
 }
 
@@ -307,6 +329,10 @@ TEST_P(Vocabulary, doubles) {
   std::vector<float> twice(2 * n);
   v.store_twice(a.data(), twice.data(), n);
   for (std::size_t i = 0; i < 2 * n; ++i) ASSERT_EQ(twice[i], static_cast<float>(a[i / 2])) << i;
+  v.store_with_opposite(a.data(), twice.data(), n);
+  for (std::size_t i = 0; i < 2 * n; ++i) {
+    ASSERT_EQ(twice[i], static_cast<float>(i % 2 == 0 ? -a[i / 2] : a[i / 2])) << i;
+  }
 }
 
 KVAXIS_ON_EVERY_ISA(Vocabulary);

@@ -1,6 +1,7 @@
 // The vocabulary of scalar.hpp on NEON, as every Armv8-A machine has it: four f32 lanes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "intrinsics.hpp"
@@ -44,7 +45,9 @@ KVAXIS_INLINE void sum_four(const vf* a, float* out) {
 KVAXIS_INLINE void max_four(const vf* a, float* out) {
   vst1q_f32(out, vpmaxq_f32(vpmaxq_f32(a[0].v, a[1].v), vpmaxq_f32(a[2].v, a[3].v)));
 }
+KVAXIS_INLINE float min_lane(vf a) { return vminvq_f32(a.v); }
 KVAXIS_INLINE vf bits_to_float(vu a) { return {vreinterpretq_f32_u32(a.v)}; }
+KVAXIS_INLINE vu exponent_bits(vf shifted) { return {vreinterpretq_u32_f32(shifted.v)}; }
 KVAXIS_INLINE vf select_above(vf x, float threshold, vf value) {
   return bits_to_float({vandq_u32(vcgtq_f32(x.v, vdupq_n_f32(threshold)), vreinterpretq_u32_f32(value.v))});
 }
@@ -53,11 +56,47 @@ KVAXIS_INLINE vf clear_pairs(vf x, std::uint32_t pairs) {
   return bits_to_float({vbicq_u32(vreinterpretq_u32_f32(x.v), vtstq_u32(vdupq_n_u32(pairs), bits))});
 }
 KVAXIS_INLINE vf load_swapped(const float* p, int i) { return {vrev64q_f32(vld1q_f32(p + i))}; }
+KVAXIS_INLINE vf load_rotated(const float* p, const float* turn, int i) {
+  const float32x4_t pairs = vld1q_f32(p + i);
+  const float32x4_t angles = vld1q_f32(turn + i);
+  const float32x4_t b = vmulq_f32(vtrn2q_f32(pairs, pairs), vrev64q_f32(angles));
+  constexpr uint32x4_t signs = {0x80000000U, 0, 0x80000000U, 0};
+  const vf signed_b = bits_to_float({veorq_u32(vreinterpretq_u32_f32(b), signs)});
+  return {vfmaq_f32(signed_b.v, vtrn1q_f32(pairs, pairs), angles)};
+}
 // Handles subnormals whatever the denormal flags say.
 KVAXIS_INLINE vf halves_to_float(uint16x4_t a) { return {vcvt_f32_f16(vreinterpret_f16_u16(a))}; }
 KVAXIS_INLINE vf load_float16(const std::uint16_t* p) { return halves_to_float(vld1_u16(p)); }
+KVAXIS_INLINE vf load_bfloat16(const std::uint16_t* p) {
+  return bits_to_float({vshlq_n_u32(vmovl_u16(vld1_u16(p)), 16)});
+}
+KVAXIS_INLINE vf flush_subnormals(vf a) {
+  const uint32x4_t bits = exponent_bits(a).v;
+  return bits_to_float({vandq_u32(bits, vtstq_u32(bits, vdupq_n_u32(0x7F800000)))});
+}
+KVAXIS_INLINE vf inverse(vf a) {
+  const float64x2_t one = vdupq_n_f64(1.0);
+  const float32x2_t low = vcvt_f32_f64(vdivq_f64(one, vcvt_f64_f32(vget_low_f32(a.v))));
+  return {vcvt_high_f32_f64(low, vdivq_f64(one, vcvt_high_f64_f32(a.v)))};
+}
+KVAXIS_INLINE bool all_within(vf a, vf low, vf high) {
+  // An integer test for what is not finite: under -ffast-math the comparisons may take a NaN either way.
+  const uint32x4_t exponent = vdupq_n_u32(0x7F800000);
+  const uint32x4_t bad = vceqq_u32(vandq_u32(exponent_bits(a).v, exponent), exponent);
+  const uint32x4_t outside = vorrq_u32(vcltq_f32(a.v, low.v), vcgtq_f32(a.v, high.v));
+  return vmaxvq_u32(vorrq_u32(bad, outside)) == 0;
+}
 
 KVAXIS_INLINE vu load_words(const std::uint32_t* p) { return {vld1q_u32(p)}; }
+KVAXIS_INLINE void store_words(std::uint32_t* p, vu a) { vst1q_u32(p, a.v); }
+KVAXIS_INLINE vu set1_words(std::uint32_t x) { return {vdupq_n_u32(x)}; }
+KVAXIS_INLINE vu add_words(vu a, vu b) { return {vaddq_u32(a.v, b.v)}; }
+KVAXIS_INLINE vu sub_words(vu a, vu b) { return {vsubq_u32(a.v, b.v)}; }
+KVAXIS_INLINE vu bit_and(vu a, vu b) { return {vandq_u32(a.v, b.v)}; }
+template <int Count>
+KVAXIS_INLINE vu shift_left(vu a) {
+  return {vshlq_n_u32(a.v, Count)};
+}
 template <int Count>
 KVAXIS_INLINE vu shift_right(vu a) {
   return {vshrq_n_u32(a.v, Count)};
@@ -111,7 +150,25 @@ KVAXIS_INLINE void bfloat_pair(vu a, vf& x, vf& y) {
   y = bits_to_float({vandq_u32(a.v, vdupq_n_u32(0xFFFF0000U))});
 }
 
-KVAXIS_INLINE vu exponent_bits(vf shifted) { return {vreinterpretq_u32_f32(shifted.v)}; }
+KVAXIS_INLINE vu above(vf a, vf b) { return {vcgtq_f32(a.v, b.v)}; }
+KVAXIS_INLINE vf select(vu mask, vf a, vf b) { return {vbslq_f32(mask.v, a.v, b.v)}; }
+KVAXIS_INLINE vu to_half(vf a) { return {vmovl_u16(vreinterpret_u16_f16(vcvt_f16_f32(a.v)))}; }
+KVAXIS_INLINE vu floor_to_half(vf a) {
+  // The nearest, less one step where it lies above. It has the sign of a, so that the bits compare as the values do.
+  const vu half = to_half(a);
+  const uint32x4_t nearest = exponent_bits(halves_to_float(vmovn_u32(half.v))).v;
+  const uint32x4_t bits = exponent_bits(a).v;
+  const uint32x4_t of_positive = vaddq_u32(half.v, vcgtq_u32(nearest, bits));  // a mask that is set is -1
+  const uint32x4_t of_negative = vsubq_u32(half.v, vcltq_u32(nearest, bits));
+  return {vbslq_u32(vcltzq_s32(vreinterpretq_s32_u32(bits)), of_negative, of_positive)};
+}
+KVAXIS_INLINE void store_quads(std::byte* words, std::size_t quad_bytes, int row, int rows, vu a) {
+  if (row >= rows) return;
+  constexpr uint8x16_t order = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+  std::byte* const quad = words + static_cast<std::size_t>(row / 4) * quad_bytes;
+  vst1q_u8(reinterpret_cast<std::uint8_t*>(quad), vqtbl1q_u8(vreinterpretq_u8_u32(a.v), order));
+}
+
 KVAXIS_INLINE vf words_minus_to_float(vu a, std::uint32_t b) {
   return {vcvtq_f32_s32(vreinterpretq_s32_u32(vsubq_u32(a.v, vdupq_n_u32(b))))};
 }
@@ -121,7 +178,6 @@ KVAXIS_INLINE vf scale_by_power(vf a, vu shifted) {
 
 KVAXIS_INLINE vu round_to_words(vf x) { return {vreinterpretq_u32_s32(vcvtnq_s32_f32(x.v))}; }
 KVAXIS_INLINE vf words_to_float(vu a) { return {vcvtq_f32_s32(vreinterpretq_s32_u32(a.v))}; }
-KVAXIS_INLINE vu add_words(vu a, vu b) { return {vaddq_u32(a.v, b.v)}; }
 KVAXIS_INLINE void sum_four(const vu* a, std::int32_t* out) {
   const uint32x4_t sums = vpaddq_u32(vpaddq_u32(a[0].v, a[1].v), vpaddq_u32(a[2].v, a[3].v));
   vst1q_s32(out, vreinterpretq_s32_u32(sums));

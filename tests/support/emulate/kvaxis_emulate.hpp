@@ -109,6 +109,35 @@ inline std::int32_t to_integer(float x) {
   return x >= -2147483648.0F && x < 2147483648.0F ? static_cast<std::int32_t>(std::nearbyint(x)) : INT_MIN;
 }
 
+// The lanes in which a and b have no bit in common.
+inline simde__mmask16 disjoint(simde__m512i a, simde__m512i b) {
+  const auto x = lanes<std::uint32_t>(a);
+  const auto y = lanes<std::uint32_t>(b);
+  unsigned out = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) out |= (x[i] & y[i]) == 0 ? 1U << i : 0U;
+  return static_cast<simde__mmask16>(out);
+}
+
+// Products of a word's 16-bit halves, summed.
+template <class V>
+V multiply_halves(V a, V b) {
+  const auto x = lanes<std::int16_t>(a);
+  const auto y = lanes<std::int16_t>(b);
+  std::array<std::int32_t, sizeof(V) / 4> out{};
+  for (std::size_t i = 0; i < x.size(); ++i) out[i / 2] += x[i] * y[i];
+  return vector<V>(out);
+}
+
+// Products of a word's bytes, unsigned times signed, added to a sum.
+template <class V>
+V multiply_bytes(V sums, V a, V b) {
+  const auto x = lanes<std::uint8_t>(a);
+  const auto y = lanes<std::int8_t>(b);
+  auto out = lanes<std::int32_t>(sums);
+  for (std::size_t i = 0; i < x.size(); ++i) out[i / 4] += x[i] * y[i];
+  return vector<V>(out);
+}
+
 }  // namespace kvaxis_emulate
 
 #undef _mm256_fmaddsub_ps
@@ -156,3 +185,10 @@ inline std::int32_t to_integer(float x) {
 #define _mm512_reduce_add_ps(a) kvaxis_emulate::reduce<float>(a, [](float x, float y) { return x + y; })
 #define _mm512_reduce_max_ps(a) kvaxis_emulate::reduce<float>(a, [](float x, float y) { return x > y ? x : y; })
 #define _mm512_reduce_min_ps(a) kvaxis_emulate::reduce<float>(a, [](float x, float y) { return x < y ? x : y; })
+
+#undef _mm512_madd_epi16
+#undef _mm512_dpbusd_epi32
+#define _mm512_testn_epi32_mask(a, b) kvaxis_emulate::disjoint(a, b)
+#define _mm512_madd_epi16(a, b) kvaxis_emulate::multiply_halves(a, b)
+#define _mm256_dpbusd_avx_epi32(sums, a, b) kvaxis_emulate::multiply_bytes(sums, a, b)
+#define _mm512_dpbusd_epi32(sums, a, b) kvaxis_emulate::multiply_bytes(sums, a, b)
