@@ -76,9 +76,11 @@ TEST_P(Attention, B21_results_follow_the_scales) {
 TEST_P(Attention, B22_one_call_of_many_queries_equals_many_calls_of_one) {
   const kvaxis::cache_config c = with_window(2, 32, 60);
   const test::tokens data(c, 200, 3, 30.0F, 0.02F);
-  for (const char* const policy : {usual, "k:e4m3-channel64-post,v:int8-token32"}) {
+  for (const char* const policy : {usual, "k:e4m3-channel64-post,v:int8-token32",
+                                   "k:int4-channel64-auto,v:int4-token32", "k:int8-channel128-tile,v:int4-channel32"}) {
     kvaxis::any_kv_cache cache = test::cache_of(policy, c);
     data.append_all_to(cache);
+    kvaxis::check(cache.flush());  // queries in the middle of folded tiles
     const std::vector<float> q = test::numbers(4).uniforms(200 * 64, 0.1F);
     std::vector<float> all;
     for (const auto arithmetic : {kvaxis::arithmetic::automatic, kvaxis::arithmetic::f32}) {

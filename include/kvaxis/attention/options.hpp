@@ -76,10 +76,11 @@ struct scratch {
   float* run_queries[2] = {};     // rotated to this run and to the next one, in turn
   double* angle_cos = nullptr;    // [pairs] of the distance from the queries to the current tile
   double* angle_sin = nullptr;
-  float* turn_cos = nullptr;   // [step_entries][key_stride] the same, once per channel
-  float* turn_sin = nullptr;   // minus for the first member of a pair
-  float* scores = nullptr;     // [row][score_stride]
-  float* key_scale = nullptr;  // parameters of the current blocks, widened
+  float* turn_cos = nullptr;     // [step_entries][key_stride] the same, once per channel
+  float* turn_sin = nullptr;     // minus for the first member of a pair
+  float* scores = nullptr;       // [row][score_stride]
+  float* tile_scores = nullptr;  // [row][score_stride], of a tile of which only a part is asked for
+  float* key_scale = nullptr;    // parameters of the current blocks, widened
   float* key_offset = nullptr;
   float* value_scale = nullptr;
   float* value_offset = nullptr;
@@ -134,6 +135,7 @@ inline scratch place_scratch(const tile_format& f, int kv_heads, int rows, arena
   s.turn_cos = a.take<float>(std::size_t{step_entries} * stride);
   s.turn_sin = a.take<float>(std::size_t{step_entries} * stride);
   s.scores = a.take<float>(heads * std::size_t{score_stride});
+  s.tile_scores = a.take<float>(heads * std::size_t{score_stride});
   s.key_scale = a.take<float>(key_groups);
   s.key_offset = a.take<float>(key_groups);
   s.value_scale = a.take<float>(value_groups);

@@ -190,6 +190,28 @@ inline bool sums_keys_as_integers(const problem& p, const block_view& keys, int 
   return 8 * hot_pairs <= 3 * keys.rows;
 }
 
+// Integer sums are those of all tokens of a tile; where the span is only a part of it, they go through a buffer.
+inline void score_cold_pairs(const problem& p, const block_view& keys, int bits, const score_span& span, int rows,
+                             next_block next, const scratch& s) noexcept {
+  const bool whole = span.first == 0 && span.end == keys.lanes;
+  integer_request sums;
+  sums.out = whole ? span.slots : s.tile_scores;
+  sums.out_stride = score_stride;
+  sums.end_row = keys.rows;
+  sums.next = next.data;
+  sums.next_bytes = next.bytes;
+  for (int row = 0; row < rows; ++row) {
+    float* scores = sums.out + row * score_stride;
+    for (int i = 0; i < keys.lanes; i += lanes) store(scores + i, zero());
+  }
+  add_integer_sums(p, keys, bits, {s.tile_queries, query_stride, 0}, sums, rows, s);
+  for (int row = 0; row < rows && !whole; ++row) {
+    const float* from = s.tile_scores + row * score_stride;
+    float* to = span.slots + row * score_stride;
+    for (int i = span.first; i < span.end; i += lanes) store(to + i, load(from + i));
+  }
+}
+
 // Scores of the runs first .. end - 1 of a folded tile.
 inline void score_folded(const problem& p, const tile& t, int head, const score_span& span, int rows, next_block next,
                          const scratch& s) noexcept {
@@ -209,13 +231,7 @@ inline void score_folded(const problem& p, const tile& t, int head, const score_
   if (sums_keys_as_integers(p, keys, hot_pairs)) {
     const int bits = f.key.bits;
     centre_codes(keys.scale, keys.offset, f.key_stride, 1 << (bits - 1), hot_pairs > 0 ? r.hot : nullptr, s);
-    integer_request sums;
-    sums.out = span.slots;
-    sums.out_stride = score_stride;
-    sums.end_row = f.key.rows;
-    sums.next = next.data;
-    sums.next_bytes = next.bytes;
-    add_integer_sums(p, keys, bits, {s.tile_queries, query_stride, 0}, sums, rows, s);
+    score_cold_pairs(p, keys, bits, span, rows, next, s);
     if (hot_pairs == 0) return;
     r.hot_quads = hot;
     r.next_bytes = 0;
