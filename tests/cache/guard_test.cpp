@@ -142,6 +142,19 @@ KVAXIS_ON_EVERY_ISA(Guard);
 TEST_P(Guard, B51_buffers_that_end_at_a_page) { guard_all_calls(guard::end); }
 TEST_P(Guard, B51_buffers_that_begin_at_a_page) { guard_all_calls(guard::begin); }
 
+// One task for blocks of one kv head each: its workspace is smaller than that of all kv heads together.
+TEST_P(Guard, B51_many_heads_and_queries_in_one_task) {
+  kvaxis::cache_config c = test::rope_shape(64, 16);
+  c.window = 0;
+  c.pins = 0;
+  kvaxis::any_kv_cache cache = test::cache_of("k:int4-channel32-auto,v:int4-token16", c);
+  test::tokens(c, 40, 15).append_all_to(cache);
+  kvaxis::attend_options o;
+  o.query_heads = 64 * 16;
+  o.max_tasks = 1;
+  expect_equal_on_guarded_buffers(cache, {9, o, 20}, guard::end);
+}
+
 // Rows in 16 bits, with strides: the last row ends at the page.
 TEST(GuardRows, B51_strided_rows_in_16_bits) {
   for (const guard side : {guard::begin, guard::end}) {

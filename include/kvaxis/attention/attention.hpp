@@ -42,7 +42,6 @@ struct query_blocks {
 // an item for every task.
 struct work_plan {
   int ranges = 0;
-  int blocks = 0;
   int heads = 1;    // kv heads of an item; divides kv_heads
   int columns = 0;  // items of a range
   bool split = false;
@@ -63,7 +62,6 @@ inline work_plan plan_work(const tile_format& f, int entry_count, int blocks, in
   work_plan w;
   w.rows = (n_query < size ? n_query : size) * group;
   w.ranges = entry_count == 0 ? 1 : (entry_count + range_entries - 1) / range_entries;
-  w.blocks = blocks;
   w.split = blocks * f.kv_heads < max_tasks || blocks == 1;
   if (blocks == 1) {
     w.heads = f.kv_heads;
@@ -89,6 +87,11 @@ inline std::size_t most_bytes(const tile_format& f, int entry_count, int n_query
   return most;
 }
 
+inline std::byte* align_workspace(const workspace& w) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(w.data);
+  return static_cast<std::byte*>(w.data) + (round_up(address, std::uintptr_t{64}) - address);
+}
+
 struct task_memory {
   scratch buffers;
   softmax_state state;
@@ -104,9 +107,11 @@ inline task_memory slice(const tile_format& f, const work_plan& w, std::byte* ba
   return m;
 }
 
-inline std::byte* align_workspace(const workspace& w) noexcept {
-  const auto address = reinterpret_cast<std::uintptr_t>(w.data);
-  return static_cast<std::byte*>(w.data) + (round_up(address, std::uintptr_t{64}) - address);
+// For calls that take one query and one kv head at a time: never more than any plan's slice.
+inline task_memory single_slice(const tile_format& f, int group, const workspace& memory) noexcept {
+  work_plan one;
+  one.rows = group;
+  return slice(f, one, align_workspace(memory), 0);
 }
 
 // Out = sums / totals, and the log-sum-exp; a query that saw no key gets 0 and minus infinity.

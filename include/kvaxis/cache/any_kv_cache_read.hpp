@@ -125,11 +125,10 @@ inline status any_kv_cache::scores(const float* q, int n_query, std::int64_t fir
   status s = make_problem(q, n_query, first_position, options, p);
   if (!s.ok()) return s;
   if (n_query == 0 || size_ == 0) return {};
-  const detail::work_plan work = detail::plan_work(*format_, entries_.size(), 1, 1, p.group, options.max_tasks);
   const std::int64_t per_query = static_cast<std::int64_t>(p.query_heads) * format_->head_dim;
   s = detail::check_buffers(q, "q", n_query, per_query, out, memory, bytes_for(n_query, p, options));
   if (!s.ok()) return s;
-  const detail::task_memory m = detail::slice(*format_, work, detail::align_workspace(memory), 0);
+  const detail::task_memory m = detail::single_slice(*format_, p.group, memory);
   for (int i = 0; i < n_query * format_->kv_heads; ++i) {
     float* to = out + static_cast<std::int64_t>(i) * p.group * size_;
     detail::active_walk().score_all(p, {i / format_->kv_heads, 1, i % format_->kv_heads, 1}, m.buffers, to, size_);
@@ -143,11 +142,10 @@ inline status any_kv_cache::weighted_sum(const float* weights, int n_query, cons
   status s = make_problem(nullptr, n_query, -max_position, options, p);
   if (!s.ok()) return s;
   if (n_query == 0) return {};
-  const detail::work_plan work = detail::plan_work(*format_, entries_.size(), 1, 1, p.group, options.max_tasks);
   s = detail::check_buffers(weights, "weights", n_query, p.query_heads * size_, out, memory,
                             bytes_for(n_query, p, options));
   if (!s.ok()) return s;
-  const detail::task_memory m = detail::slice(*format_, work, detail::align_workspace(memory), 0);
+  const detail::task_memory m = detail::single_slice(*format_, p.group, memory);
   for (int i = 0; i < n_query * format_->kv_heads; ++i) {
     const float* from = weights + static_cast<std::int64_t>(i) * p.group * size_;
     detail::active_walk().sum_all(p, i % format_->kv_heads, m.buffers, from, size_, m.state.sums);
