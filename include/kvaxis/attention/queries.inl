@@ -16,6 +16,12 @@ constexpr isa this_isa = isa::KVAXIS_TARGET;
 inline int next_heads(int left) noexcept { return left >= 8 ? 8 : left < 4 ? left : 4; }
 inline std::size_t kernel_index(int heads) noexcept { return heads == 8 ? 4U : static_cast<std::size_t>(heads - 1); }
 
+// Runs the kernels of a table over all rows.
+template <class Kernel, class Request>
+inline void run_batches(const std::array<Kernel, 5>& table, const block_view& b, const Request& r, int rows) noexcept {
+  for (int h = 0; h < rows; h += next_heads(rows - h)) table[kernel_index(next_heads(rows - h))](b, r, h);
+}
+
 inline int rows_of(const problem& p, const query_block& b) noexcept { return b.queries * p.group; }
 inline std::int64_t position_of(const problem& p, const query_block& b, int query) noexcept {
   return p.first_position + b.first + query;

@@ -56,15 +56,6 @@ inline block_view view_rows(const float* rows, int count, int row_lanes) noexcep
 
 // --- Scores --------------------------------------------------------------------------------------------------------
 
-using score_table = std::array<unit_kernels::score_fn, 5>;
-inline void score_heads(const score_table& k, const block_view& b, const score_request& r, int rows) noexcept {
-  for (int h = 0; h < rows;) {
-    const int heads = next_heads(rows - h);
-    k[kernel_index(heads)](b, r, h);
-    h += heads;
-  }
-}
-
 // Scores of the run that starts at r.first_lane of a folded key block; with r.hot_quads those of the hot pairs alone.
 // Many rows take keys that were decoded once.
 inline void score_run(const tile& t, int head, const block_view& b, const score_request& run, int rows,
@@ -75,7 +66,7 @@ inline void score_run(const tile& t, int head, const block_view& b, const score_
   const auto* linear =
       f.key_codec->kernels == nullptr ? nullptr : (*f.key_codec->kernels)[static_cast<std::size_t>(this_isa)];
   if (linear != nullptr && !b.across && rows <= 8) {
-    return score_heads(hot ? linear->hot_scores : linear->scores, b, run, rows);
+    return run_batches(hot ? linear->hot_scores : linear->scores, b, run, rows);
   }
   score_request r = run;
   r.first_lane = 0;
@@ -89,7 +80,7 @@ inline void score_run(const tile& t, int head, const block_view& b, const score_
     }
   }
   const unit_kernels& rows_of_f32 = kernels<unit_kind::f32>;
-  score_heads(hot ? rows_of_f32.hot_scores : rows_of_f32.scores, view_rows(s.expanded, f.key.rows, run_tokens), r,
+  run_batches(hot ? rows_of_f32.hot_scores : rows_of_f32.scores, view_rows(s.expanded, f.key.rows, run_tokens), r,
               rows);
 }
 
@@ -184,9 +175,7 @@ inline void list_hot_quads(const std::uint32_t* mask, int quads, quad_list (&out
 // Whether the pairs of a tile that are stored rotated are summed as integers, and the hot ones alone in f32: not where
 // nearly all are hot.
 inline bool sums_keys_as_integers(const problem& p, const block_view& keys, int hot_pairs) noexcept {
-  if (p.integer == nullptr || keys.across) return false;
-  const unit_kind unit = p.sequence.format->key_codec->unit;
-  if (unit != unit_kind::u4 && (unit != unit_kind::u8 || p.integer->bytes[0] == nullptr)) return false;
+  if (!has_integer_sums(p, keys, p.sequence.format->key_codec->unit)) return false;
   return 8 * hot_pairs <= 3 * keys.rows;
 }
 
@@ -200,8 +189,8 @@ inline void score_cold_pairs(const problem& p, const block_view& keys, int bits,
   sums.end_row = keys.rows;
   sums.next = next.data;
   sums.next_bytes = next.bytes;
-  for (int row = 0; row < rows; ++row) {
-    float* scores = sums.out + row * score_stride;
+  for (int row = 0; row < rows && !whole; ++row) {
+    float* scores = s.tile_scores + row * score_stride;
     for (int i = 0; i < keys.lanes; i += lanes) store(scores + i, zero());
   }
   add_integer_sums(p, keys, bits, {s.tile_queries, query_stride, 0}, sums, rows, s);

@@ -37,15 +37,6 @@ inline void fold_weights(const block_view& b, int rows, const scratch& s, sum_re
   r.segments = segments;
 }
 
-// Adds the rows r.first_row .. r.end_row - 1 of a block, in the codes' own unit `k`.
-inline void sum_heads(const unit_kernels& k, const block_view& b, const sum_request& r, int rows) noexcept {
-  for (int h = 0; h < rows;) {
-    const int heads = next_heads(rows - h);
-    k.sums[kernel_index(heads)](b, r, h);
-    h += heads;
-  }
-}
-
 // Adds rows of a tile's values that must be decoded to f32 rows first, a run at a time, once for all rows of weights.
 inline void sum_decoded(const tile& t, int head, const block_view* b, sum_request r, int rows,
                         const scratch& s) noexcept {
@@ -70,15 +61,8 @@ inline void sum_decoded(const tile& t, int head, const block_view* b, sum_reques
     part.weights += row;
     part.first_row = 0;
     part.end_row = end - row;
-    sum_heads(kernels<unit_kind::f32>, view_rows(s.expanded, end - row, row_lanes), part, rows);
+    run_batches(kernels<unit_kind::f32>.sums, view_rows(s.expanded, end - row, row_lanes), part, rows);
   }
-}
-
-// Sums as integers; see sums_keys_as_integers.
-inline bool sums_values_as_integers(const problem& p, const block_view& values) noexcept {
-  if (p.integer == nullptr || values.across) return false;
-  const unit_kind unit = p.sequence.format->value_codec->unit;
-  return unit == unit_kind::u4 || (unit == unit_kind::u8 && p.integer->bytes[0] != nullptr);
 }
 
 // sums += weights times the values of the entry's slots begin .. end - 1. `weights` [row][score_stride] by slot, zero
@@ -98,13 +82,13 @@ inline void sum_entry(const problem& p, int head, const entry& e, detail::slot_r
   if (!t.folded) {
     if (f.half_rows) return sum_decoded(t, head, nullptr, r, rows, s);
     const block_view values = view_rows(t.value_row<float>(head, 0), t.capacity, f.value_stride);
-    return sum_heads(kernels<unit_kind::f32>, values, r, rows);
+    return run_batches(kernels<unit_kind::f32>.sums, values, r, rows);
   }
   if (f.value_codec->kernels == nullptr) return sum_decoded(t, head, nullptr, r, rows, s);
   const block_view values =
       view_block(f.value, *f.value_codec, f.value_given[head], t.value_block(head), s.value_scale, s.value_offset);
   if (values.across) return sum_decoded(t, head, &values, r, rows, s);
-  if (sums_values_as_integers(p, values)) {
+  if (has_integer_sums(p, values, f.value_codec->unit)) {
     const int bits = f.value.bits;
     const int segments = f.value.groups_per_line();
     centre_codes(values.scale, values.offset, detail::round_up(segments * values.rows, 16), 1 << (bits - 1), nullptr,
@@ -119,7 +103,7 @@ inline void sum_entry(const problem& p, int head, const entry& e, detail::slot_r
     return add_integer_sums(p, values, bits, {weights, score_stride, values.rows}, whole, rows, s);
   }
   if (values.scale != nullptr) fold_weights(values, rows, s, r);
-  sum_heads(*(*f.value_codec->kernels)[static_cast<std::size_t>(this_isa)], values, r, rows);
+  run_batches((*f.value_codec->kernels)[static_cast<std::size_t>(this_isa)]->sums, values, r, rows);
 }
 
 // --- The walk ------------------------------------------------------------------------------------------------------

@@ -13,6 +13,12 @@ namespace KVAXIS_TARGET {
 // bell-shaped numbers. So n rows of 4-bit codes need sum f^2 >= 16 * 10 * n * step^2.
 constexpr float enough_per_row = 160.0F;
 
+// Whether a block of these codes is summed as integers.
+inline bool has_integer_sums(const problem& p, const block_view& b, unit_kind unit) noexcept {
+  if (p.integer == nullptr || b.across) return false;
+  return unit == unit_kind::u4 || (unit == unit_kind::u8 && p.integer->bytes[0] != nullptr);
+}
+
 // What is multiplied by the codes: numbers x [row][stride], and the parameters of the codes' rows (see centre_codes),
 // [segment][parameter_stride].
 struct integer_input {
@@ -131,7 +137,7 @@ inline void add_integer_sums(const problem& p, const block_view& b, int bits, co
   r.bytes = s.bytes;
   r.weights = s.weights;
   r.heads = rows;
-  for (int h = 0; h < rows; h += next_heads(rows - h)) table[kernel_index(next_heads(rows - h))](b, r, h);
+  run_batches(table, b, r, rows);
   bool second = false;
   for (int i = 0; i < all; ++i) {
     s.coarse[i] = bits == 8 || (s.coarse[i] && p.arithmetic == arithmetic::automatic);
