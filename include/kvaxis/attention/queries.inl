@@ -27,6 +27,19 @@ inline std::int64_t position_of(const problem& p, const query_block& b, int quer
   return p.first_position + b.first + query;
 }
 
+// Turns rows of queries, or a key, by the angles of their pairs: `sine` has a minus for the first member of a pair.
+inline void turn_rows(const float* cosine, const float* sine, int channels, const float* from, int rows,
+                      float* to) noexcept {
+  for (int c = 0; c < channels; c += lanes) {
+    const vf cos_c = load(cosine + c);
+    const vf sin_c = load(sine + c);
+    for (int h = 0; h < rows; ++h) {
+      const float* row = from + h * query_stride;
+      store(to + h * query_stride + c, muladd(load_swapped(row, c), sin_c, mul(load(row + c), cos_c)));
+    }
+  }
+}
+
 // The queries in stored order, scaled, and rotated to the multiple of run_tokens at or below their positions;
 // attention_factor^2 goes to the rotated channels, here once.
 inline void load_queries(const problem& p, const query_block& b, const scratch& s) noexcept {
@@ -43,11 +56,7 @@ inline void load_queries(const problem& p, const query_block& b, const scratch& 
     }
     const std::int64_t position = p.first_position + query;
     const auto offset = static_cast<int>(position - detail::floor_to_multiple(position, run_tokens));
-    const float* cosine = f.row_cos + offset * f.key_stride;
-    const float* sine = f.row_sin + offset * f.key_stride;
-    for (int c = 0; c < f.key_stride; c += lanes) {
-      store(to + c, muladd(load_swapped(stored, c), load(sine + c), mul(load(stored + c), load(cosine + c))));
-    }
+    turn_rows(f.row_cos + offset * f.key_stride, f.row_sin + offset * f.key_stride, f.key_stride, stored, 1, to);
   }
 }
 
@@ -103,28 +112,15 @@ struct angle_walk {
 
 // The rows of one kv head, to the position of an entry of the step.
 inline void rotate_queries(const tile_format& f, const float* queries, int rows, int place, const scratch& s) noexcept {
-  for (int c = 0; c < f.key_stride; c += lanes) {
-    const vf cosine = load(s.turn_cos + place * f.key_stride + c);
-    const vf sine = load(s.turn_sin + place * f.key_stride + c);
-    for (int h = 0; h < rows; ++h) {
-      const float* from = queries + h * query_stride;
-      store(s.tile_queries + h * query_stride + c, muladd(load_swapped(from, c), sine, mul(load(from + c), cosine)));
-    }
-  }
+  const int at = place * f.key_stride;
+  turn_rows(s.turn_cos + at, s.turn_sin + at, f.key_stride, queries, rows, s.tile_queries);
 }
 
 // From one run to the next; the answer is where they are then, `queries` staying as they are.
 inline const float* turn_queries(const tile_format& f, int rows, const float* queries, const scratch& s) noexcept {
   if (f.pairs == 0) return queries;
   float* const out = s.run_queries[queries == s.run_queries[0] ? 1 : 0];
-  for (int c = 0; c < f.key_stride; c += lanes) {
-    const vf cosine = load(f.next_run_cos + c);
-    const vf sine = load(f.next_run_sin + c);
-    for (int h = 0; h < rows; ++h) {
-      const float* from = queries + h * query_stride;
-      store(out + h * query_stride + c, muladd(load_swapped(from, c), sine, mul(load(from + c), cosine)));
-    }
-  }
+  turn_rows(f.next_run_cos, f.next_run_sin, f.key_stride, queries, rows, out);
   return out;
 }
 

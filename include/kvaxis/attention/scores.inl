@@ -115,11 +115,8 @@ inline void score_rows(const tile& t, int head, int first, int end, const float*
   for (int token = first; token < end; ++token) {
     const float* row = as_floats(t.key_row<Row>(head, token), f.key_stride, buffer);
     if (f.pairs > 0) {
-      const float* cosine = f.row_cos + token % run_tokens * f.key_stride;
-      const float* sine = f.row_sin + token % run_tokens * f.key_stride;
-      for (int c = 0; c < f.key_stride; c += lanes) {
-        store(turned + c, muladd(load_swapped(row, c), load(sine + c), mul(load(row + c), load(cosine + c))));
-      }
+      const int at = token % run_tokens * f.key_stride;
+      turn_rows(f.row_cos + at, f.row_sin + at, f.key_stride, row, 1, turned);
       row = turned;
     }
     for (int h = 0; h < rows; h += 4) {
