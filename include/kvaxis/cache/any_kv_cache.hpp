@@ -38,6 +38,10 @@ struct cache_bytes {
   [[nodiscard]] constexpr std::size_t total() const noexcept { return folded + exact + spare + bookkeeping; }
 };
 
+namespace detail {
+struct cache_access;  // io/layers.hpp
+}
+
 class any_kv_cache {
  public:
   any_kv_cache() noexcept = default;
@@ -104,9 +108,13 @@ class any_kv_cache {
   void swap(any_kv_cache& other) noexcept;
 
  private:
+  friend struct detail::cache_access;
   using needs = detail::append_needs;
 
   void destroy() noexcept;
+  // Other tokens instead of all that are there; `entries` gets the old list, empty.
+  void replace_tokens(detail::entry_list& entries, std::int64_t next_position, std::int64_t replaced) noexcept;
+  void recount() noexcept;
   [[nodiscard]] detail::append_model model() const noexcept;
   status prepare(const needs& n) noexcept;
   void store_tokens(const rows& k, const rows& v, int n, std::int64_t position, bool folds) noexcept;

@@ -65,6 +65,30 @@ inline void any_kv_cache::clear() noexcept {
   size_ = folded_tokens_ = pinned_tokens_ = next_position_ = lowest_position_ = replaced_ = 0;
 }
 
+inline void any_kv_cache::replace_tokens(detail::entry_list& entries, std::int64_t next_position,
+                                         std::int64_t replaced) noexcept {
+  clear();
+  std::swap(entries_, entries);
+  recount();
+  next_position_ = next_position;
+  replaced_ = replaced;
+}
+
+// The numbers that follow from the entries.
+inline void any_kv_cache::recount() noexcept {
+  first_exact_ = entries_.size();
+  size_ = folded_tokens_ = pinned_tokens_ = lowest_position_ = 0;
+  for (int i = entries_.size() - 1; i >= 0; --i) {
+    const entry& e = entries_[i];
+    const std::int64_t position = e.base_position + e.begin;
+    if (size_ == 0 || position < lowest_position_) lowest_position_ = position;
+    size_ += e.count;
+    if (e.tile->folded) folded_tokens_ += e.count;
+    if (e.pinned) pinned_tokens_ += e.count;
+    if (!e.tile->folded && !e.pinned) first_exact_ = i;
+  }
+}
+
 inline cache_bytes any_kv_cache::bytes() const noexcept {
   cache_bytes b;
   if (format_ == nullptr) return b;

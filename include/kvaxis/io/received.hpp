@@ -1,0 +1,114 @@
+// What a reader holds of a layer until it is whole: tiles, and the list of entries with the checks on it.
+#pragma once
+
+#include <algorithm>
+
+#include "growing_array.hpp"
+#include "layers.hpp"
+#include "sections.hpp"
+#include "tile_content.hpp"
+
+KVAXIS_BEGIN_NAMESPACE
+namespace detail {
+
+struct received_tile {
+  kvaxis::tile* tile = nullptr;
+  slot_span slots;
+  std::uint32_t place = 0;  // in the order of first use
+};
+
+struct received_entry {
+  std::uint32_t tile = 0;
+  std::uint32_t flags = 0;
+  std::int64_t base_position = 0;
+  std::int32_t begin = 0;
+  std::int32_t count = 0;
+
+  [[nodiscard]] bool open() const noexcept { return (flags & open_flag) != 0; }
+  [[nodiscard]] bool pinned() const noexcept { return (flags & pinned_flag) != 0; }
+  [[nodiscard]] std::int64_t end_position() const noexcept { return base_position + begin + count; }
+};
+
+struct received_list {
+  growing_array<received_tile> tiles;
+  growing_array<received_entry> entries;
+  std::int64_t next_position = 0;
+  std::int64_t replaced = 0;
+
+  // Numbers tiles in the order of their first use, and drops those that no entry names.
+  void sort_tiles() noexcept {
+    constexpr std::uint32_t unused = 0xFFFFFFFFU;
+    for (received_tile& t : tiles) t.place = unused;
+    std::uint32_t used = 0;
+    for (received_entry& e : entries) {
+      received_tile& t = tiles[e.tile];
+      if (t.place == unused) t.place = used++;
+      e.tile = t.place;
+    }
+    std::sort(tiles.begin(), tiles.end(),
+              [](const received_tile& a, const received_tile& b) { return a.place < b.place; });
+    for (std::uint32_t i = used; i < tiles.size(); ++i) release(tiles[i].tile);
+    tiles.shrink(used);
+  }
+
+  void free(const allocator& memory) noexcept {
+    for (const received_tile& t : tiles) release(t.tile);
+    tiles.free(memory);
+    entries.free(memory);
+  }
+};
+
+// Whether every call on a cache can rely on a list that was received for it. Entry after entry.
+class list_checker {
+ public:
+  list_checker(const received_list& list, const any_kv_cache& cache) noexcept
+      : list_(list), format_(*cache.format()), pins_(cache_access::config(cache).pins) {}
+
+  status check() noexcept {
+    const growing_array<received_entry>& entries = list_.entries;
+    for (std::uint32_t i = 0; i < entries.size(); ++i) {
+      const char* const wrong = check_entry(entries[i], i + 1 == entries.size());
+      if (wrong != nullptr) return {errc::invalid_argument, wrong, i};
+    }
+    const std::int64_t next = list_.next_position;
+    if (next < -max_position || next > max_position) return {errc::out_of_range, "file: next position", max_position};
+    if (list_.replaced < 0) return {errc::out_of_range, "file: replaced", 0};
+    if (entries.size() == 0) return {};
+    const received_entry& last = entries[entries.size() - 1];
+    if (last.open() && last.end_position() != next) {
+      return {errc::invalid_argument, "file: next position", last.end_position()};
+    }
+    return {};
+  }
+
+ private:
+  const char* check_entry(const received_entry& e, bool is_last) noexcept {
+    if (e.tile >= list_.tiles.size()) return "file: tile of an entry";
+    const received_tile& t = list_.tiles[e.tile];
+    const bool folded = t.tile->folded;
+    const std::int64_t end = std::int64_t{e.begin} + e.count;
+    if (e.begin < t.slots.first || e.count < 1 || end > t.slots.end) return "file: slots of an entry";
+    if (e.base_position < -max_position || e.base_position > max_position - end) return "file: position of an entry";
+    tokens_ += e.count;
+    if (tokens_ > max_position) return "file: number of tokens";
+    if (e.pinned()) {
+      pinned_ += e.count;
+      if (folded || pinned_ != tokens_ || pinned_ > pins_) return "file: pinned entry";
+    } else if (end > format_.tokens) {
+      return "file: slots of an entry";
+    }
+    if (!e.open()) return nullptr;
+    const std::int64_t room = e.pinned() ? pins_ - pinned_ : format_.tokens - end;
+    const bool can_grow = is_last && !folded && room > 0 && end + room <= t.tile->capacity;
+    return can_grow ? nullptr : "file: open entry";
+  }
+
+  const received_list& list_;
+  const tile_format& format_;
+  const int pins_;
+  std::int64_t tokens_ = 0;
+  std::int64_t pinned_ = 0;
+};
+
+}  // namespace detail
+KVAXIS_END_NAMESPACE
