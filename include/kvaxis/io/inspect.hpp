@@ -20,7 +20,7 @@ struct saved_layer {
   std::int64_t pins = 0;
   std::int64_t tokens = 0;
   std::int64_t next_position = 0;
-  char policy[128] = "";  // the name, see quantizers/names.hpp; scales that were given are not in it
+  char policy[168] = "";  // the name, see quantizers/names.hpp; scales that were given are not in it
 };
 
 struct saved_file {
@@ -50,8 +50,8 @@ inline void describe_saved(const layer_record& r, saved_layer& out) noexcept {
   out.rope_pairs = static_cast<int>(r.pairs);
   out.window = r.window;
   out.pins = r.pins;
-  char keys[64];
-  char values[64];
+  char keys[80];
+  char values[80];
   saved_side_name(r.keys, role::key, keys, sizeof keys);
   saved_side_name(r.values, role::value, values, sizeof values);
   std::snprintf(out.policy, sizeof out.policy, "k:%s,v:%s", keys, values);
@@ -83,7 +83,7 @@ inline status inspect_section(const section_header& h, byte_reader payload, save
 // sense is seen when they are restored. `out` is unchanged unless the answer is ok.
 [[nodiscard]] inline status inspect(const void* data, std::size_t bytes, saved_file& out, saved_layer* layers = nullptr,
                                     int capacity = 0) noexcept {
-  if (data == nullptr) return {errc::invalid_argument, "data", 0};
+  if (data == nullptr && bytes > 0) return {errc::invalid_argument, "data", 0};
   if (layers == nullptr && capacity > 0) return {errc::invalid_argument, "layers", 0};
   detail::byte_reader from(data, bytes);
   detail::section_view section;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <climits>
 
 #include "growing_array.hpp"
 #include "layers.hpp"
@@ -13,7 +14,8 @@ namespace detail {
 
 struct received_tile {
   kvaxis::tile* tile = nullptr;
-  slot_span slots;
+  slot_span slots;          // that came
+  slot_span used{INT_MAX};  // by entries
   std::uint32_t place = 0;  // in the order of first use
 };
 
@@ -61,7 +63,7 @@ struct received_list {
 // Whether every call on a cache can rely on a list that was received for it. Entry after entry.
 class list_checker {
  public:
-  list_checker(const received_list& list, const any_kv_cache& cache) noexcept
+  list_checker(received_list& list, const any_kv_cache& cache) noexcept
       : list_(list), format_(*cache.format()), pins_(cache_access::config(cache).pins) {}
 
   status check() noexcept {
@@ -69,6 +71,11 @@ class list_checker {
     for (std::uint32_t i = 0; i < entries.size(); ++i) {
       const char* const wrong = check_entry(entries[i], i + 1 == entries.size());
       if (wrong != nullptr) return {errc::invalid_argument, wrong, i};
+    }
+    for (std::uint32_t i = 0; i < list_.tiles.size(); ++i) {
+      const received_tile& t = list_.tiles[i];
+      const bool is_exact = t.used.first == t.slots.first && t.used.end == t.slots.end;
+      if (!t.tile->folded && t.used.end > 0 && !is_exact) return {errc::invalid_argument, "file: slots of a tile", i};
     }
     const std::int64_t next = list_.next_position;
     if (next < -max_position || next > max_position) return {errc::out_of_range, "file: next position", max_position};
@@ -84,11 +91,12 @@ class list_checker {
  private:
   const char* check_entry(const received_entry& e, bool is_last) noexcept {
     if (e.tile >= list_.tiles.size()) return "file: tile of an entry";
-    const received_tile& t = list_.tiles[e.tile];
+    received_tile& t = list_.tiles[e.tile];
     const bool folded = t.tile->folded;
     const std::int64_t end = std::int64_t{e.begin} + e.count;
     if (e.begin < t.slots.first || e.count < 1 || end > t.slots.end) return "file: slots of an entry";
     if (e.base_position < -max_position || e.base_position > max_position - end) return "file: position of an entry";
+    t.used = {std::min(t.used.first, e.begin), std::max(t.used.end, static_cast<std::int32_t>(end))};
     tokens_ += e.count;
     if (tokens_ > max_position) return "file: number of tokens";
     if (e.pinned()) {
@@ -103,7 +111,7 @@ class list_checker {
     return can_grow ? nullptr : "file: open entry";
   }
 
-  const received_list& list_;
+  received_list& list_;
   const tile_format& format_;
   const int pins_;
   std::int64_t tokens_ = 0;
