@@ -181,13 +181,17 @@ TEST_F(Fields, description) {
   expect_refused_with(d + 24, std::uint32_t{34}, "file: window");
   expect_refused_with(d + 40, std::uint32_t{0xFFFFFFFF}, "file: rope.pairs_count");
   expect_refused_with(d + 40, std::uint32_t{4}, "file: size of a description");
-  expect_refused_with(d + 52 + 31, std::uint8_t{'x'}, "file: key codec");
-  expect_refused_with(d + 52, std::uint8_t{0}, "file: key codec");
-  expect_refused_with(d + 52 + 40, std::uint32_t{0xFFFFFFFF}, "file: key policy: axis");
-  expect_refused_with(d + 52 + 64 + 40, std::uint32_t{3}, "file: value policy: axis");
-  expect_refused_with(d + 52 + 52, std::uint32_t{5}, "file: key codec: bits");
-  expect_refused_with(d + 52 + 56, std::uint32_t{1}, "file: key codec: members");
-  expect_refused_with(d + 52 + 64 + 60, std::uint32_t{2}, "file: value codec: bytes of a member");
+  for (const std::uint32_t n : {1U, 4U, 0xFFFFFFFFU}) {
+    expect_refused_with(d + 44, n, n == 1 ? "file: key codec" : "file: older_tiers_count");
+  }
+  expect_refused_with(d + 56, std::uint64_t{1}, "file: older_tiers: newer_tokens");
+  expect_refused_with(d + 64 + 31, std::uint8_t{'x'}, "file: key codec");
+  expect_refused_with(d + 64, std::uint8_t{0}, "file: key codec");
+  expect_refused_with(d + 64 + 40, std::uint32_t{0xFFFFFFFF}, "file: key policy: axis");
+  expect_refused_with(d + 128 + 40, std::uint32_t{3}, "file: value policy: axis");
+  expect_refused_with(d + 64 + 52, std::uint32_t{5}, "file: key codec: bits");
+  expect_refused_with(d + 64 + 56, std::uint32_t{1}, "file: key codec: members");
+  expect_refused_with(d + 128 + 60, std::uint32_t{2}, "file: value codec: bytes of a member");
 }
 
 TEST_F(Fields, tiles) {
@@ -195,11 +199,15 @@ TEST_F(Fields, tiles) {
   expect_refused_with(folded_ + 4, std::uint8_t{2}, "file: kind of a tile");
   expect_refused_with(folded_ + 5, std::uint8_t{1}, "file: tier of a tile");
   expect_refused_with(folded_ + 6, std::uint16_t{1}, "file: kind of a tile");
-  for (const std::uint32_t n : {0U, 4U, 31U, 33U, 64U, 0xFFFFFFFFU}) {
-    expect_refused_with(folded_ + 8, n, "file: capacity of a tile");
+  for (const std::uint32_t n : {0U, 4U, 31U, 257U, 0xFFFFFFFFU}) {
+    expect_refused_with(folded_ + 8, n, "file: slots of a tile");
+    expect_refused_with(open_ + 8, n, n == 31 ? "file: capacity of a tile" : "file: slots of a tile");
   }
-  expect_refused_with(pins_ + 8, std::uint32_t{8}, "file: capacity of a tile");
-  expect_refused_with(pins_ + 8, std::uint32_t{0}, "file: capacity of a tile");
+  for (const std::uint32_t n : {33U, 64U, 256U}) {
+    expect_refused_with(folded_ + 8, n, "file: capacity of a tile");
+    expect_refused_with(pins_ + 8, n, "file: capacity of a tile");
+    expect_refused_with(open_ + 8, n, "file: capacity of a tile");
+  }
   expect_refused_with(folded_ + 12, std::uint32_t{1}, "file: slots of a tile");
   for (const std::uint32_t n : {0U, 31U, 33U, 0xFFFFFFFFU}) {
     expect_refused_with(folded_ + 16, n, "file: slots of a tile");
@@ -294,14 +302,7 @@ TEST_F(Fields, B43_counters) {
     expect_refused_with(done_, n, "file: number of entries");
     expect_refused_with(done_ + 4, n, "file: number of tiles");
   }
-  const std::int64_t next = 3 + 32 + 32 + 5;
-  for (const std::int64_t p : {next - 1, next + 1, std::int64_t{0}}) {
-    expect_refused_with(done_ + 8, static_cast<std::uint64_t>(p), "file: next position");
-  }
-  for (const std::int64_t p : {kvaxis::max_position + 1, -kvaxis::max_position - 1, INT64_MIN, INT64_MAX}) {
-    expect_refused_with(done_ + 8, static_cast<std::uint64_t>(p), "file: next position");
-  }
-  expect_refused_with(done_ + 16, std::uint64_t{1} << 63, "file: replaced");
+  expect_refused_with(done_ + 8, std::uint64_t{1} << 63, "file: replaced");
 }
 
 // Sections that are missing, twice there, or in another order.
@@ -361,14 +362,14 @@ TEST_F(Fields, sizes_of_sections) {
   expect_refused(with_payload("kvax", 15), "file: not one of saved caches");
   expect_refused(with_payload("kvax", 17), "file: not one of saved caches");
   expect_refused(with_payload("layr", 0), "file: key codec");
-  expect_refused(with_payload("layr", 60), "file: key codec");
+  expect_refused(with_payload("layr", 60), "file: older_tiers_count");
   expect_refused(with_payload("tile", 0), "file: size of a tile");
   expect_refused(with_payload("tile", 19), "file: size of a tile");
   for (const std::size_t n : {0U, 1U, 23U, 25U, 24U * 1025U}) {
     expect_refused(with_payload("list", n), "file: size of a list");
   }
-  expect_refused(with_payload("done", 23), "file: size of a layer's end");
-  expect_refused(with_payload("done", 25), "file: size of a layer's end");
+  expect_refused(with_payload("done", 15), "file: size of a layer's end");
+  expect_refused(with_payload("done", 17), "file: size of a layer's end");
   expect_refused(with_payload("end ", 1), "file: end");
 }
 

@@ -52,14 +52,13 @@ TEST(Inspect, describes_a_file) {
     EXPECT_EQ(layer.head_dim, 64);
     EXPECT_EQ(layer.value_dim, 48);
     EXPECT_EQ(layer.pins, 3);
+    EXPECT_EQ(layer.older_tiers, 0);
   }
   EXPECT_EQ(l[0].tokens, 150);
-  EXPECT_EQ(l[0].next_position, 150);
   EXPECT_EQ(l[0].tile_tokens, 64);
   EXPECT_EQ(l[0].rope_pairs, 32);
   EXPECT_EQ(l[0].window, 10);
   EXPECT_EQ(l[1].tokens, 20);
-  EXPECT_EQ(l[1].next_position, -80);
   EXPECT_EQ(l[1].tile_tokens, 128);
   EXPECT_EQ(l[1].rope_pairs, 0);
   EXPECT_EQ(l[1].window, 0);
@@ -106,8 +105,8 @@ TEST(Inspect, refusals) {
   EXPECT_EQ(argument(test::with_number(saved.file, layer + 8, std::uint32_t{5})), "file: end head");
   EXPECT_EQ(argument(test::with_number(saved.file, layer + 8, std::uint32_t{4})), "file: size of a description");
   EXPECT_EQ(argument(test::with_number(saved.file, layer + 40, std::uint32_t{289})), "file: rope.pairs_count");
-  EXPECT_EQ(argument(test::with_number(saved.file, layer + 52, std::uint8_t{7})), "file: key codec");
-  EXPECT_EQ(argument(test::with_number(saved.file, layer + 52 + 40, std::uint32_t{3})), "file: key policy: axis");
+  EXPECT_EQ(argument(test::with_number(saved.file, layer + 64, std::uint8_t{7})), "file: key codec");
+  EXPECT_EQ(argument(test::with_number(saved.file, layer + 64 + 40, std::uint32_t{3})), "file: key policy: axis");
   EXPECT_EQ(argument(test::with_number(saved.file, layer - 16, std::uint8_t{'t'})), "file: type of a section");
   const std::size_t done = test::payload_of(saved.file, "done");
   EXPECT_EQ(argument(test::with_number(saved.file, done - 12, std::uint32_t{9})), "file: layer");

@@ -136,7 +136,7 @@ TEST(Saved, B40_size_of_a_file) {
   ASSERT_EQ(cache.folded_tokens(), 32);
   const std::size_t frame = 16 + 4;
   const std::size_t side = 32 + 8 + 6 * 4;
-  const std::size_t description = 11 * 4 + 8 + 2 * side + 20 * 16 + 3 * 16;
+  const std::size_t description = 12 * 4 + 8 + (8 + 2 * side) + 20 * 16 + 3 * 16;
   const std::size_t mask = 4;
   const std::size_t keys = 40 * 32 / 2 + 40 * 2 * 2;        // scale and offset of every channel
   const std::size_t values = 32 * 48 + 32 * (48 / 16) * 2;  // scale of every token and group
@@ -144,7 +144,7 @@ TEST(Saved, B40_size_of_a_file) {
   const std::size_t row = 3 * (40 + 48) * 4;
   const std::size_t exact_tiles = (20 + 6 * row) + (20 + 32 * row) + (20 + 7 * row);  // pins, a whole one, the open one
   const std::size_t size = (frame + 16) + (frame + description) + (4 * frame + folded + exact_tiles) +
-                           (frame + 4 * 24) + (frame + 24) + frame;
+                           (frame + 4 * 24) + (frame + 16) + frame;
   EXPECT_EQ(test::saved_bytes(cache), size);
   EXPECT_EQ(test::save(cache).size(), size);
 }

@@ -202,7 +202,7 @@ TEST(Stream, arguments) {
     EXPECT_EQ(call.argument, std::string("layers"));
     EXPECT_EQ(call.limit, 1);
   }
-  for (const int n : {0, -1, kvaxis::max_file_layers + 1}) {
+  for (const int n : {0, -1, kvaxis::max_layers + 1}) {
     EXPECT_EQ(reading(good, n).argument, std::string("count"));
     EXPECT_EQ(writing(good, n).argument, std::string("count"));
   }

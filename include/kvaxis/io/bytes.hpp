@@ -28,6 +28,13 @@ template <class T>
   return x;
 }
 
+template <class T>
+[[nodiscard]] T load_native(const std::byte* from) noexcept {
+  T x;
+  std::memcpy(&x, from, sizeof x);
+  return x;
+}
+
 // Reverses the bytes of every word: what takes numbers of a big-endian host to the order of a file, and back.
 inline void swap_words(std::byte* data, std::size_t bytes, std::size_t word) noexcept {
   for (std::size_t at = 0; at < bytes; at += word) {

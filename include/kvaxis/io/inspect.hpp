@@ -16,11 +16,11 @@ struct saved_layer {
   int value_dim = 0;
   int tile_tokens = 0;
   int rope_pairs = 0;
+  int older_tiers = 0;
   std::int64_t window = 0;
   std::int64_t pins = 0;
   std::int64_t tokens = 0;
-  std::int64_t next_position = 0;
-  char policy[168] = "";  // the name, see quantizers/names.hpp; scales that were given are not in it
+  char policy[168] = "";  // of new tiles, see quantizers/names.hpp; without given scales
 };
 
 struct saved_file {
@@ -48,12 +48,13 @@ inline void describe_saved(const layer_record& r, saved_layer& out) noexcept {
   out.value_dim = static_cast<int>(r.value_dim);
   out.tile_tokens = static_cast<int>(r.tile_tokens);
   out.rope_pairs = static_cast<int>(r.pairs);
+  out.older_tiers = static_cast<int>(r.older_tiers);
   out.window = r.window;
   out.pins = r.pins;
   char keys[80];
   char values[80];
-  saved_side_name(r.keys, role::key, keys, sizeof keys);
-  saved_side_name(r.values, role::value, values, sizeof values);
+  saved_side_name(r.tiers[0].keys, role::key, keys, sizeof keys);
+  saved_side_name(r.tiers[0].values, role::value, values, sizeof values);
   std::snprintf(out.policy, sizeof out.policy, "k:%s,v:%s", keys, values);
 }
 
@@ -70,9 +71,6 @@ inline status inspect_section(const section_header& h, byte_reader payload, save
       payload.take(entry_bytes - 4);
       out.tokens += payload.number<std::uint32_t>();
     }
-  } else if (h.type == section::done) {
-    payload.take(8);
-    out.next_position = static_cast<std::int64_t>(payload.number<std::uint64_t>());
   }
   return {};
 }

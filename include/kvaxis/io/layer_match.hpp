@@ -32,8 +32,12 @@ inline status read_record(byte_reader& from, layer_record& out) noexcept {
   const std::size_t bytes = from.left();
   for (const layer_field& field : layer_fields) out.*field.member = from.number<std::uint32_t>();
   out.attention_factor = from.number<std::uint64_t>();
-  if (status s = read_side(from, true, out.keys); !s.ok()) return s;
-  if (status s = read_side(from, false, out.values); !s.ok()) return s;
+  if (out.older_tiers >= max_tiers) return {errc::out_of_range, "file: older_tiers_count", max_tiers - 1};
+  for (std::size_t i = 0; i <= out.older_tiers; ++i) {
+    out.tiers[i].newer_tokens = from.number<std::uint64_t>();
+    if (status s = read_side(from, true, out.tiers[i].keys); !s.ok()) return s;
+    if (status s = read_side(from, false, out.tiers[i].values); !s.ok()) return s;
+  }
   if (out.kv_heads > max_kv_heads) return {errc::out_of_range, "file: kv_heads", max_kv_heads};
   if (out.end_head > out.kv_heads) return {errc::out_of_range, "file: end head", out.kv_heads};
   if (out.first_head >= out.end_head) return {errc::out_of_range, "file: first head", out.end_head};
@@ -64,7 +68,6 @@ inline status match_description(byte_reader from, const any_kv_cache& cache, kv_
                                 layer_record& out) noexcept {
   if (status s = read_record(from, out); !s.ok()) return s;
   const tile_format& f = *cache.format();
-  const cache_config& c = cache_access::config(cache);
   const layer_record want =
       describe_layer(cache, share.of, static_cast<int>(out.first_head), static_cast<int>(out.end_head));
   for (const layer_field& field : layer_fields) {
@@ -73,10 +76,15 @@ inline status match_description(byte_reader from, const any_kv_cache& cache, kv_
   if (out.attention_factor != want.attention_factor) {
     return {errc::invalid_argument, "file: rope.attention_factor", 0};
   }
-  if (status s = compare_sides(out.keys, want.keys, true); !s.ok()) return s;
-  if (status s = compare_sides(out.values, want.values, false); !s.ok()) return s;
+  for (std::size_t i = 0; i <= want.older_tiers; ++i) {
+    if (out.tiers[i].newer_tokens != want.tiers[i].newer_tokens) {
+      return {errc::invalid_argument, "file: older_tiers: newer_tokens", static_cast<std::int64_t>(i) - 1};
+    }
+    if (status s = compare_sides(out.tiers[i].keys, want.tiers[i].keys, true); !s.ok()) return s;
+    if (status s = compare_sides(out.tiers[i].values, want.tiers[i].values, false); !s.ok()) return s;
+  }
   for (int i = 0; i < f.pairs; ++i) {
-    const rope_pair& pair = c.rope.pairs[static_cast<std::size_t>(i)];
+    const rope_pair& pair = cache.config().rope.pairs[static_cast<std::size_t>(i)];
     const auto a = from.number<std::uint32_t>();
     const auto b = from.number<std::uint32_t>();
     const auto frequency = from.number<std::uint64_t>();

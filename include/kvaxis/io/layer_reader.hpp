@@ -7,6 +7,15 @@
 KVAXIS_BEGIN_NAMESPACE
 namespace detail {
 
+// The numbers before the content of a tile.
+struct tile_head {
+  const tile_format* format = nullptr;
+  bool folded = false;
+  std::uint8_t tier = 0;
+  int capacity = 0;
+  slot_span slots;
+};
+
 class layer_reader {
  public:
   layer_reader(any_kv_cache& cache, kv_head_share share) noexcept
@@ -45,7 +54,7 @@ class layer_reader {
   [[nodiscard]] bool has(int head) const noexcept { return has_[static_cast<std::size_t>(head)]; }
   status accept_description(byte_reader payload) noexcept;
   status accept_tile(byte_reader payload) noexcept;
-  status read_tile_head(byte_reader& from, bool& folded, int& capacity, slot_span& slots) const noexcept;
+  status read_tile_head(byte_reader& from, tile_head& out) const noexcept;
   status take_content(byte_reader& from, tile& t, slot_span slots, std::uint64_t per_head) const noexcept;
   status accept_list(byte_reader payload) noexcept;
   status accept_done(byte_reader payload) noexcept;
@@ -69,8 +78,10 @@ inline std::uint64_t layer_reader::most_bytes(std::uint32_t type) const noexcept
     case section::done: return done_bytes;
     default: break;
   }
-  const int rows = std::max(format_->tokens, pin_capacity(*cache_));
-  const std::uint64_t head = std::max(content_bytes(*format_, true, {}), content_bytes(*format_, false, {0, rows}));
+  std::uint64_t head = content_bytes(*format_, false, {0, max_tile_tokens});
+  for (const tile_format* f : cache_->view().tiers) {
+    if (f != nullptr) head = std::max(head, content_bytes(*f, true, {}));
+  }
   return tile_head_bytes + head * static_cast<std::uint64_t>(share_.of);
 }
 
@@ -84,31 +95,32 @@ inline status layer_reader::accept_description(byte_reader payload) noexcept {
   return {};
 }
 
-// The numbers before a tile's content, for the tile that comes next.
-inline status layer_reader::read_tile_head(byte_reader& from, bool& folded, int& capacity,
-                                           slot_span& slots) const noexcept {
+inline status layer_reader::read_tile_head(byte_reader& from, tile_head& out) const noexcept {
   const auto number = from.number<std::uint32_t>();
-  const auto is_folded = from.number<std::uint8_t>();
-  const auto tier = from.number<std::uint8_t>();
+  const auto folded = from.number<std::uint8_t>();
+  out.tier = from.number<std::uint8_t>();
   const auto nothing = from.number<std::uint16_t>();
-  const auto size = from.number<std::uint32_t>();
+  const auto capacity = from.number<std::uint32_t>();
   const auto first = from.number<std::uint32_t>();
   const auto end = from.number<std::uint32_t>();
   if (from.failed()) return {errc::invalid_argument, "file: size of a tile", tile_head_bytes};
   if (number != list_.tiles.size()) return {errc::invalid_argument, "file: number of a tile", list_.tiles.size()};
-  if (is_folded > 1 || nothing != 0) return {errc::invalid_argument, "file: kind of a tile", 1};
-  if (tier != 0) return {errc::out_of_range, "file: tier of a tile", 0};
-  folded = is_folded == 1;
-  const auto tokens = static_cast<std::uint32_t>(format_->tokens);
-  const auto pins = static_cast<std::uint32_t>(pin_capacity(*cache_));
-  if (size != tokens && (folded || size == 0 || size != pins)) {
-    return {errc::invalid_argument, "file: capacity of a tile", tokens};
+  if (folded > 1 || nothing != 0) return {errc::invalid_argument, "file: kind of a tile", 1};
+  out.folded = folded == 1;
+  const int tiers = out.folded ? cache_->config().older_tiers_count : 0;
+  if (out.tier > tiers) return {errc::out_of_range, "file: tier of a tile", tiers};
+  out.format = cache_->view().tiers[out.tier];
+  if (first >= end || end > capacity || capacity > max_tile_tokens) {
+    return {errc::out_of_range, "file: slots of a tile", max_tile_tokens};
   }
-  if (first >= end || end > size || (folded && (first != 0 || end != size))) {
-    return {errc::out_of_range, "file: slots of a tile", size};
+  out.capacity = static_cast<int>(capacity);
+  out.slots = {static_cast<int>(first), static_cast<int>(end)};
+  if (out.folded && (out.slots.first != 0 || out.slots.end != format_->tokens)) {
+    return {errc::invalid_argument, "file: slots of a tile", format_->tokens};
   }
-  capacity = static_cast<int>(size);
-  slots = {static_cast<int>(first), static_cast<int>(end)};
+  if (out.capacity != saved_capacity(*cache_, out.folded, out.capacity, out.slots)) {
+    return {errc::invalid_argument, "file: capacity of a tile", format_->tokens};
+  }
   return {};
 }
 
@@ -124,28 +136,28 @@ inline status layer_reader::take_content(byte_reader& from, tile& t, slot_span s
       std::memcpy(to, from.take(bytes), bytes);
       if constexpr (big_endian) swap_words(to, bytes, word);
     });
-    if (const char* wrong = check_content(t, h, slots); wrong != nullptr) return {errc::invalid_argument, wrong, h};
+    const char* const wrong = check_content(*format_, t, h, slots);
+    if (wrong != nullptr) return {errc::invalid_argument, wrong, h};
   }
   return {};
 }
 
 inline status layer_reader::accept_tile(byte_reader payload) noexcept {
-  bool folded = false;
-  int capacity = 0;
-  slot_span slots;
-  if (status s = read_tile_head(payload, folded, capacity, slots); !s.ok()) return s;
-  const std::uint64_t per_head = content_bytes(*format_, folded, slots);
+  tile_head head;
+  if (status s = read_tile_head(payload, head); !s.ok()) return s;
+  const tile_format& f = *head.format;
+  const std::uint64_t per_head = content_bytes(f, head.folded, head.slots);
   const std::uint64_t content = per_head * static_cast<std::uint64_t>(file_end_ - file_first_);
   if (payload.left() != content) {
     return {errc::invalid_argument, "file: size of a tile", static_cast<std::int64_t>(tile_head_bytes + content)};
   }
-  tile* t = make_tile(*format_, folded, capacity);
+  tile* t = make_tile(f, head.folded, head.capacity);
   if (t == nullptr) {
-    const std::size_t bytes = folded ? format_->folded_bytes : format_->exact_bytes(capacity);
+    const std::size_t bytes = head.folded ? f.folded_bytes : f.exact_bytes(head.capacity);
     return {errc::out_of_memory, "allocator", static_cast<std::int64_t>(bytes)};
   }
-  status s = take_content(payload, *t, slots, per_head);
-  if (s.ok()) s = list_.tiles.insert(list_.tiles.size(), {t, slots}, format_->memory);
+  status s = take_content(payload, *t, head.slots, per_head);
+  if (s.ok()) s = list_.tiles.insert(list_.tiles.size(), {t, head.slots, head.tier}, format_->memory);
   if (!s.ok()) release(t);
   return s;
 }
@@ -182,7 +194,6 @@ inline status layer_reader::accept_done(byte_reader payload) noexcept {
   if (payload.number<std::uint32_t>() != list_.tiles.size()) {
     return {errc::invalid_argument, "file: number of tiles", list_.tiles.size()};
   }
-  list_.next_position = static_cast<std::int64_t>(payload.number<std::uint64_t>());
   list_.replaced = static_cast<std::int64_t>(payload.number<std::uint64_t>());
   if (status s = list_checker(list_, *cache_).check(); !s.ok()) return s;
   if (entries > 0 && !room_.reserve(entries, format_->memory)) {
@@ -202,15 +213,14 @@ inline status layer_reader::check_join(const layer_reader& other) const noexcept
     if (has(h) && other.has(h)) return {errc::invalid_argument, "other: a head that is there", h};
   }
   const auto same_tile = [](const received_tile& x, const received_tile& y) {
-    return x.tile->folded == y.tile->folded && x.tile->capacity == y.tile->capacity && x.slots.first == y.slots.first &&
-           x.slots.end == y.slots.end;
+    return x.tile->format == y.tile->format && x.tile->folded == y.tile->folded &&
+           x.tile->capacity == y.tile->capacity && x.slots.first == y.slots.first && x.slots.end == y.slots.end;
   };
   const auto same_entry = [](const received_entry& x, const received_entry& y) {
     return x.tile == y.tile && x.flags == y.flags && x.base_position == y.base_position && x.begin == y.begin &&
            x.count == y.count;
   };
-  if (a.next_position != b.next_position ||
-      !std::equal(a.tiles.begin(), a.tiles.end(), b.tiles.begin(), b.tiles.end(), same_tile) ||
+  if (!std::equal(a.tiles.begin(), a.tiles.end(), b.tiles.begin(), b.tiles.end(), same_tile) ||
       !std::equal(a.entries.begin(), a.entries.end(), b.entries.begin(), b.entries.end(), same_entry)) {
     return {errc::invalid_argument, "other: another state of the sequence", 0};
   }
@@ -242,17 +252,20 @@ inline status layer_reader::check_commit() const noexcept {
 
 inline void layer_reader::commit() noexcept {
   for (const received_entry& from : list_.entries) {
+    const received_tile& t = list_.tiles[from.tile];
     entry e;
-    e.tile = list_.tiles[from.tile].tile;
+    e.tile = t.tile;
     e.base_position = from.base_position;
     e.begin = from.begin;
     e.count = from.count;
     e.open = from.open();
     e.pinned = from.pinned();
-    e.tile->references.fetch_add(1, std::memory_order_relaxed);
+    e.folded = t.tile->folded;
+    e.tier = t.tier;
+    add_reference(e.tile);
     room_.push_back(e);
   }
-  cache_access::replace(*cache_, room_, list_.next_position, list_.replaced);
+  cache_->replace_tokens(room_, list_.replaced);
 }
 
 }  // namespace detail

@@ -2,7 +2,8 @@
 // into must have in common with the one that they come from.
 //
 //   numbers 4 each, in the order of layer_fields | attention factor 8
-//   keys, values: codec 32 | unit 8 | numbers 4 each, in the order of side_fields
+//   per tier, that of new tiles first: newer tokens 8 | keys | values
+//     keys, values: codec 32 | unit 8 | numbers 4 each, in the order of side_fields
 //   per pair of the rotation: channel 4 | channel 4 | frequency 8
 //   per kv head of the file: key scale 4 | key offset 4 | value scale 4 | value offset 4   (1 and the codec's own offset
 //                            where they are stored in the tiles)
@@ -30,6 +31,12 @@ struct side_record {
   std::uint32_t member_bytes = 0;
 };
 
+struct tier_record {
+  std::uint64_t newer_tokens = 0;  // older_tier::newer_tokens, 0 for the tier of new tiles
+  side_record keys;
+  side_record values;
+};
+
 struct layer_record {
   std::uint32_t kv_heads = 0;  // of the layer, on all machines together
   std::uint32_t first_head = 0;
@@ -42,9 +49,9 @@ struct layer_record {
   std::uint32_t half_window = 0;
   std::uint32_t growth = 0;
   std::uint32_t pairs = 0;
+  std::uint32_t older_tiers = 0;
   std::uint64_t attention_factor = 0;
-  side_record keys;
-  side_record values;
+  std::array<tier_record, max_tiers> tiers;
 };
 
 struct layer_field {
@@ -57,7 +64,7 @@ inline constexpr layer_field layer_fields[] = {
     {"file: value_dim", &layer_record::value_dim},     {"file: tile_tokens", &layer_record::tile_tokens},
     {"file: window", &layer_record::window},           {"file: pins", &layer_record::pins},
     {"file: half_window", &layer_record::half_window}, {"file: growth", &layer_record::growth},
-    {"file: rope.pairs_count", &layer_record::pairs},
+    {"file: rope.pairs_count", &layer_record::pairs},  {"file: older_tiers_count", &layer_record::older_tiers},
 };
 
 struct side_field {
@@ -74,11 +81,14 @@ inline constexpr side_field side_fields[] = {
     {"file: key codec: bytes of a member", "file: value codec: bytes of a member", &side_record::member_bytes},
 };
 
-inline constexpr std::uint64_t side_record_bytes = sizeof(side_record);
-inline constexpr std::uint64_t layer_record_bytes = std::size(layer_fields) * 4U + 8U + 2U * side_record_bytes;
+inline constexpr std::uint64_t pair_bytes = 16;
+inline constexpr std::uint64_t given_bytes = 16;
 
 [[nodiscard]] inline std::uint64_t description_bytes(const layer_record& r) noexcept {
-  return layer_record_bytes + std::uint64_t{r.pairs} * 16U + std::uint64_t{r.end_head - r.first_head} * 16U;
+  constexpr std::uint64_t side_bytes =
+      sizeof(side_record::codec) + sizeof(side_record::unit) + 4 * std::size(side_fields);
+  return 4 * std::size(layer_fields) + 8 + (std::uint64_t{r.older_tiers} + 1) * (8 + 2 * side_bytes) +
+         r.pairs * pair_bytes + (r.end_head - r.first_head) * given_bytes;
 }
 
 // What codes stand for, with the flavour of 8-bit floating-point numbers: there are other formats called E4M3.
@@ -113,7 +123,7 @@ inline side_record describe_side(const policy& p, const codec_table& codec, role
 // `first_head` and `end_head` of the layer's `of`.
 inline layer_record describe_layer(const any_kv_cache& cache, int of, int first_head, int end_head) noexcept {
   const tile_format& f = *cache.format();
-  const cache_config& c = cache_access::config(cache);
+  const cache_config& c = cache.config();
   layer_record r;
   r.kv_heads = static_cast<std::uint32_t>(of);
   r.first_head = static_cast<std::uint32_t>(first_head);
@@ -126,9 +136,15 @@ inline layer_record describe_layer(const any_kv_cache& cache, int of, int first_
   r.half_window = f.half_rows ? 1U : 0U;
   r.growth = float_bits(f.growth);
   r.pairs = static_cast<std::uint32_t>(f.pairs);
+  r.older_tiers = static_cast<std::uint32_t>(c.older_tiers_count);
   r.attention_factor = double_bits(f.pairs > 0 ? c.rope.attention_factor : 1.0);
-  r.keys = describe_side(f.key_policy, *f.key_codec, role::key);
-  r.values = describe_side(f.value_policy, *f.value_codec, role::value);
+  const sequence_view view = cache.view();
+  for (std::size_t i = 0; i <= r.older_tiers; ++i) {
+    const tile_format& tier = *view.tiers[i];
+    if (i > 0) r.tiers[i].newer_tokens = static_cast<std::uint64_t>(c.older_tiers[i - 1].newer_tokens);
+    r.tiers[i].keys = describe_side(tier.key_policy, *tier.key_codec, role::key);
+    r.tiers[i].values = describe_side(tier.value_policy, *tier.value_codec, role::value);
+  }
   return r;
 }
 
@@ -152,10 +168,13 @@ inline status write_description(int layer, const layer_record& r, const any_kv_c
   to.begin(section::layer, layer, description_bytes(r));
   for (const layer_field& field : layer_fields) to.put(r.*field.member);
   to.put(r.attention_factor);
-  write_side(r.keys, to);
-  write_side(r.values, to);
+  for (std::size_t i = 0; i <= r.older_tiers; ++i) {
+    to.put(r.tiers[i].newer_tokens);
+    write_side(r.tiers[i].keys, to);
+    write_side(r.tiers[i].values, to);
+  }
   for (int i = 0; i < f.pairs; ++i) {
-    const rope_pair& pair = cache_access::config(cache).rope.pairs[static_cast<std::size_t>(i)];
+    const rope_pair& pair = cache.config().rope.pairs[static_cast<std::size_t>(i)];
     to.put(static_cast<std::uint32_t>(pair.a));
     to.put(static_cast<std::uint32_t>(pair.b));
     to.put(double_bits(pair.frequency));

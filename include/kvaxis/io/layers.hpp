@@ -15,28 +15,15 @@ struct kv_head_share {
 
 namespace detail {
 
-// The library's access to what a cache does not show.
-struct cache_access {
-  [[nodiscard]] static const cache_config& config(const any_kv_cache& c) noexcept { return c.config_; }
-  static void replace(any_kv_cache& c, entry_list& entries, std::int64_t next_position,
-                      std::int64_t replaced) noexcept {
-    c.replace_tokens(entries, next_position, replaced);
-  }
-};
-
 [[nodiscard]] inline int heads_of_layer(const any_kv_cache& cache, kv_head_share share) noexcept {
   return share.of == 0 ? cache.format()->kv_heads : share.of;
-}
-
-[[nodiscard]] inline int pin_capacity(const any_kv_cache& cache) noexcept {
-  return round_up(cache_access::config(cache).pins, 4);
 }
 
 // The layers of a call, and that `share` fits them.
 template <class Cache>
 status check_layers(Cache* const* layers, int count, kv_head_share share) noexcept {
   if (layers == nullptr) return {errc::invalid_argument, "layers", 0};
-  if (count < 1 || count > max_file_layers) return {errc::out_of_range, "count", max_file_layers};
+  if (count < 1 || count > max_layers) return {errc::out_of_range, "count", max_layers};
   for (int i = 0; i < count; ++i) {
     if (layers[i] == nullptr || layers[i]->format() == nullptr) return {errc::invalid_argument, "layers", i};
     const int kv_heads = layers[i]->format()->kv_heads;

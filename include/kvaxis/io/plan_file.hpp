@@ -19,6 +19,7 @@ KVAXIS_BEGIN_NAMESPACE
   detail::layer_record record;
   record.end_head = static_cast<std::uint32_t>(f.kv_heads);
   record.pairs = static_cast<std::uint32_t>(f.pairs);
+  record.older_tiers = static_cast<std::uint32_t>(c.older_tiers_count);
 
   const auto section = [](std::uint64_t payload) { return detail::section_frame_bytes + payload; };
   const auto tile = [&](bool folded, std::int64_t slots) {

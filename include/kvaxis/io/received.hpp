@@ -14,7 +14,8 @@ namespace detail {
 
 struct received_tile {
   kvaxis::tile* tile = nullptr;
-  slot_span slots;          // that came
+  slot_span slots;  // that came
+  std::uint8_t tier = 0;
   slot_span used{INT_MAX};  // by entries
   std::uint32_t place = 0;  // in the order of first use
 };
@@ -28,13 +29,11 @@ struct received_entry {
 
   [[nodiscard]] bool open() const noexcept { return (flags & open_flag) != 0; }
   [[nodiscard]] bool pinned() const noexcept { return (flags & pinned_flag) != 0; }
-  [[nodiscard]] std::int64_t end_position() const noexcept { return base_position + begin + count; }
 };
 
 struct received_list {
   growing_array<received_tile> tiles;
   growing_array<received_entry> entries;
-  std::int64_t next_position = 0;
   std::int64_t replaced = 0;
 
   // Numbers tiles in the order of their first use, and drops those that no entry names.
@@ -64,7 +63,7 @@ struct received_list {
 class list_checker {
  public:
   list_checker(received_list& list, const any_kv_cache& cache) noexcept
-      : list_(list), format_(*cache.format()), pins_(cache_access::config(cache).pins) {}
+      : list_(list), format_(*cache.format()), pins_(cache.config().pins) {}
 
   status check() noexcept {
     const growing_array<received_entry>& entries = list_.entries;
@@ -77,14 +76,7 @@ class list_checker {
       const bool is_exact = t.used.first == t.slots.first && t.used.end == t.slots.end;
       if (!t.tile->folded && t.used.end > 0 && !is_exact) return {errc::invalid_argument, "file: slots of a tile", i};
     }
-    const std::int64_t next = list_.next_position;
-    if (next < -max_position || next > max_position) return {errc::out_of_range, "file: next position", max_position};
     if (list_.replaced < 0) return {errc::out_of_range, "file: replaced", 0};
-    if (entries.size() == 0) return {};
-    const received_entry& last = entries[entries.size() - 1];
-    if (last.open() && last.end_position() != next) {
-      return {errc::invalid_argument, "file: next position", last.end_position()};
-    }
     return {};
   }
 
@@ -102,13 +94,13 @@ class list_checker {
     if (e.pinned()) {
       pinned_ += e.count;
       if (folded || pinned_ != tokens_ || pinned_ > pins_) return "file: pinned entry";
-    } else if (end > format_.tokens) {
+    } else if (e.count > format_.tokens) {
       return "file: slots of an entry";
     }
     if (!e.open()) return nullptr;
-    const std::int64_t room = e.pinned() ? pins_ - pinned_ : format_.tokens - end;
-    const bool can_grow = is_last && !folded && room > 0 && end + room <= t.tile->capacity;
-    return can_grow ? nullptr : "file: open entry";
+    const bool has_room = e.pinned() ? pinned_ < pins_ && end < t.tile->capacity
+                                     : end < format_.tokens && t.tile->capacity == format_.tokens;
+    return is_last && !folded && has_room ? nullptr : "file: open entry";
   }
 
   received_list& list_;

@@ -10,7 +10,7 @@
 //                            end slot 4 | content of these slots, head by head: tile_content.hpp
 //   "list"  any number       up to 1024 entries of the layer: tile 4 | 1 open, 2 pinned 4 | base position 8 | begin 4 |
 //                            count 4
-//   "done"  one per layer    its entries 4 | its tiles 4 | next position 8 | replaced numbers 8
+//   "done"  one per layer    its entries 4 | its tiles 4 | replaced numbers 8
 //   "end "  last of all      nothing
 //
 // Tiles come before the entries that name them. There may be tiles that no entry names: a sequence that was sent while
@@ -26,7 +26,6 @@ KVAXIS_BEGIN_NAMESPACE
 using byte_sink = function_ref<bool(const void* data, std::size_t bytes)>;
 
 constexpr int file_version = 1;
-constexpr int max_file_layers = 4096;
 constexpr std::size_t section_header_bytes = 16;
 
 namespace detail {
@@ -54,7 +53,7 @@ inline constexpr std::uint64_t section_frame_bytes = section_header_bytes + 4;
 inline constexpr std::uint64_t head_bytes = 16;
 inline constexpr std::uint64_t tile_head_bytes = 20;
 inline constexpr std::uint64_t entry_bytes = 24;
-inline constexpr std::uint64_t done_bytes = 24;
+inline constexpr std::uint64_t done_bytes = 16;
 inline constexpr std::uint32_t list_entries = 1024;  // of one section, so that none is large
 
 inline constexpr std::uint32_t open_flag = 1;
@@ -101,8 +100,8 @@ inline status read_head(const section_view& s, int& version, int& layers, int& f
   const auto number = [&from] { return from.number<std::uint32_t>(); };
   const std::uint32_t numbers[] = {number(), number(), number(), number()};
   if (numbers[0] != file_version) return {errc::unsupported, "file: version", file_version};
-  if (numbers[1] < 1 || numbers[1] > max_file_layers) {
-    return {errc::out_of_range, "file: number of layers", max_file_layers};
+  if (numbers[1] < 1 || numbers[1] > max_layers) {
+    return {errc::out_of_range, "file: number of layers", max_layers};
   }
   if (numbers[2] > INT32_MAX) return {errc::out_of_range, "file: first layer", INT32_MAX};
   if (numbers[3] != 0) return {errc::invalid_argument, "file: head", 0};

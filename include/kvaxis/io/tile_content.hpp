@@ -8,7 +8,7 @@
 // masks are 32-bit words, keys and their parameters lie in stored order.
 #pragma once
 
-#include "../cache/config.hpp"
+#include "../cache/any_kv_cache.hpp"
 #include "bytes.hpp"
 
 KVAXIS_BEGIN_NAMESPACE
@@ -22,6 +22,15 @@ struct slot_span {
 [[nodiscard]] inline std::size_t parameter_bytes(const block_layout& b) noexcept {
   return static_cast<std::size_t>(b.groups()) * static_cast<std::size_t>(b.members) *
          static_cast<std::size_t>(b.member_bytes);
+}
+
+// The capacity that a tile has in a file, and when it comes back. Full-precision ones that were the pins of another cache
+// may have any; theirs is cut to what their tokens need.
+[[nodiscard]] inline int saved_capacity(const any_kv_cache& cache, bool folded, int capacity,
+                                        slot_span slots) noexcept {
+  const int tokens = cache.format()->tokens;
+  if (folded) return tokens;
+  return capacity == tokens || capacity == round_up(cache.config().pins, 4) ? capacity : round_up(slots.end, 4);
 }
 
 // Bytes of one head in a file.
@@ -109,35 +118,42 @@ struct float_pattern {
   return found != 0;
 }
 
-// Scales are not negative, and no code of a linear codec gives more than a float holds.
-inline const char* check_parameters(const block_layout& b, const codec_table& codec, const std::byte* block) noexcept {
+// Scales are not negative. A linear codec's codes give no number much beyond `limit`, the largest of a token: rotation
+// and the errors of older tiles add less than half.
+inline const char* check_parameters(const block_layout& b, const codec_table& codec, float limit,
+                                    const std::byte* block) noexcept {
   const std::byte* const parameters = block + b.codes_bytes;
-  const std::size_t member = static_cast<std::size_t>(b.groups()) * static_cast<std::size_t>(b.member_bytes);
-  const float_pattern pattern = pattern_of(b.member_bytes == 2 ? unit_kind::f16 : unit_kind::f32);
-  for (int m = 0; m < b.members; ++m) {
-    const bool is_scale = m == 0 && codec.unit != unit_kind::none;
-    if (has_bad_numbers(parameters + static_cast<std::size_t>(m) * member, member, pattern, is_scale)) {
+  const auto groups = static_cast<std::size_t>(b.groups());
+  const auto width = static_cast<std::size_t>(b.member_bytes);
+  const float_pattern pattern = pattern_of(width == 2 ? unit_kind::f16 : unit_kind::f32);
+  const bool is_linear = codec.unit != unit_kind::none;
+  for (std::size_t m = 0; m < static_cast<std::size_t>(b.members); ++m) {
+    const bool is_scale = m == 0 && is_linear;
+    if (has_bad_numbers(parameters + m * groups * width, groups * width, pattern, is_scale)) {
       return "file: scale or offset";
     }
   }
-  if (b.members == 0 || b.member_bytes != 4 || codec.unit == unit_kind::none) return nullptr;
-  for (std::size_t at = 0; at < member; at += sizeof(float)) {
-    float scale = 0;
-    float offset = 0;
-    std::memcpy(&scale, parameters + at, sizeof scale);
-    if (b.members == 2) std::memcpy(&offset, parameters + member + at, sizeof offset);
-    if (b.members == 1) offset = codec.offset_factor * scale;
-    if (!is_finite(fused(scale, codec.unit_min, offset)) || !is_finite(fused(scale, codec.unit_max, offset))) {
-      return "file: scale or offset";
+  if (b.members == 0 || !is_linear) return nullptr;
+  const auto number = [&](std::size_t index) {
+    if (width == 2) return to_float(float16{load_native<std::uint16_t>(parameters + 2 * index)});
+    return bits_float(load_native<std::uint32_t>(parameters + 4 * index));
+  };
+  for (std::size_t g = 0; g < groups; ++g) {
+    const float scale = number(g);
+    const float offset = b.members == 2 ? number(groups + g) : codec.offset_factor * scale;
+    for (const float unit : {codec.unit_min, codec.unit_max}) {
+      const float x = fused(scale, unit, offset);
+      if (!is_finite(x) || std::fabs(x) > 1.5F * limit) return "file: scale or offset";
     }
   }
   return nullptr;
 }
 
-inline const char* check_block(const block_layout& b, const codec_table& codec, const std::byte* block) noexcept {
+inline const char* check_block(const block_layout& b, const codec_table& codec, float limit,
+                               const std::byte* block) noexcept {
   const float_pattern codes = pattern_of(codec.unit);
   if (codes.sign != 0 && has_bad_numbers(block, b.codes_bytes, codes, false)) return "file: code";
-  return check_parameters(b, codec, block);
+  return check_parameters(b, codec, limit, block);
 }
 
 // Only pairs that there are, and as many as the policy says.
@@ -178,13 +194,14 @@ inline const char* check_rows(const tile& t, int head, slot_span slots) noexcept
   return nullptr;
 }
 
-// Whether a head's content could have come from append and fold, as far as attention relies on it; else what is wrong.
-inline const char* check_content(const tile& t, int head, slot_span slots) noexcept {
+// Whether a head's content could have come from append, fold and demote, as far as attention relies on it; else what is
+// wrong. `newest`: the format of new tiles.
+inline const char* check_content(const tile_format& newest, const tile& t, int head, slot_span slots) noexcept {
   if (!t.folded) return check_rows(t, head, slots);
   const tile_format& f = *t.format;
   const char* wrong = f.stored_mask ? check_mask(f, t.hot_mask(head)) : nullptr;
-  if (wrong == nullptr) wrong = check_block(f.key, *f.key_codec, t.key_block(head));
-  if (wrong == nullptr) wrong = check_block(f.value, *f.value_codec, t.value_block(head));
+  if (wrong == nullptr) wrong = check_block(f.key, *f.key_codec, newest.key_limit, t.key_block(head));
+  if (wrong == nullptr) wrong = check_block(f.value, *f.value_codec, newest.value_limit, t.value_block(head));
   return wrong;
 }
 

@@ -25,6 +25,7 @@ struct known_tile {
   kvaxis::tile* tile;
   std::uint32_t number;
   bool written;
+  std::uint8_t tier;
   slot_span slots;
 };
 
@@ -39,8 +40,8 @@ class known_tiles {
     const std::uint32_t at = place_of(e.tile);
     const slot_span slots{e.begin, e.begin + e.count};
     if (at == tiles_.size() || tiles_[at].tile != e.tile) {
-      if (status s = tiles_.insert(at, {e.tile, 0, false, slots}, memory); !s.ok()) return s;
-      e.tile->references.fetch_add(1, std::memory_order_relaxed);
+      if (status s = tiles_.insert(at, {e.tile, 0, false, e.tier, slots}, memory); !s.ok()) return s;
+      add_reference(e.tile);
     }
     out = &tiles_[at];
     out->slots.first = std::min(out->slots.first, slots.first);
@@ -106,7 +107,7 @@ class cache_writer {
   status write_all(detail::section_writer& to, bool all) noexcept;
   status write_start(detail::section_writer& to) noexcept;
   status write_tiles(int layer, bool exact_too, detail::section_writer& to) noexcept;
-  status write_tile(int layer, detail::known_tile& t, int tier, detail::section_writer& to) noexcept;
+  status write_tile(int layer, detail::known_tile& t, detail::section_writer& to) noexcept;
   status write_list(int layer, detail::section_writer& to) noexcept;
 
   save_options options_;

@@ -118,21 +118,20 @@ inline status cache_writer::write_tiles(int layer, bool exact_too, detail::secti
   detail::known_tile* t = nullptr;
   for (int i = 0; i < view.entry_count; ++i) {  // which slots of a tile are used is known after the last entry only
     const entry& e = view.entries[i];
-    if (!e.tile->folded && !exact_too) continue;
+    if (!e.folded && !exact_too) continue;
     if (status s = l.tiles.find_or_add(e, memory_, t); !s.ok()) return s;
   }
   for (int i = 0; i < view.entry_count; ++i) {
     const entry& e = view.entries[i];
-    if (!e.tile->folded && !exact_too) continue;
+    if (!e.folded && !exact_too) continue;
     detail::known_tile& known = l.tiles.find(e.tile);
     if (known.written) continue;
-    if (status s = write_tile(layer, known, 0, to); !s.ok()) return s;
+    if (status s = write_tile(layer, known, to); !s.ok()) return s;
   }
   return {};
 }
 
-inline status cache_writer::write_tile(int layer, detail::known_tile& known, int tier,
-                                       detail::section_writer& to) noexcept {
+inline status cache_writer::write_tile(int layer, detail::known_tile& known, detail::section_writer& to) noexcept {
   const tile& t = *known.tile;
   const detail::slot_span slots = t.folded ? detail::slot_span{0, t.capacity} : known.slots;
   detail::layer_writer& l = layers_[layer];
@@ -143,9 +142,9 @@ inline status cache_writer::write_tile(int layer, detail::known_tile& known, int
   to.begin(detail::section::tile, layer, detail::tile_head_bytes + content);
   to.put(known.number);
   to.put(static_cast<std::uint8_t>(t.folded));
-  to.put(static_cast<std::uint8_t>(tier));
+  to.put(known.tier);
   to.put(std::uint16_t{0});
-  to.put(static_cast<std::uint32_t>(t.capacity));
+  to.put(static_cast<std::uint32_t>(detail::saved_capacity(*l.cache, t.folded, t.capacity, slots)));
   to.put(static_cast<std::uint32_t>(slots.first));
   to.put(static_cast<std::uint32_t>(slots.end));
   if (to.counts_only()) {
@@ -179,7 +178,6 @@ inline status cache_writer::write_list(int layer, detail::section_writer& to) no
   to.begin(detail::section::done, layer, detail::done_bytes);
   to.put(static_cast<std::uint32_t>(view.entry_count));
   to.put(l.tiles_written);
-  to.put(static_cast<std::uint64_t>(l.cache->next_position()));
   to.put(static_cast<std::uint64_t>(l.cache->replaced()));
   return to.end();
 }
