@@ -14,11 +14,11 @@ inline status any_kv_cache::create(const cache_config& c, const bound_policy& ke
   made.memory_ = memory;
   made.format_ = make_tile_format(request, memory);
   if (made.format_ == nullptr) {
-    return {errc::out_of_memory, "allocator", static_cast<std::int64_t>(detail::format_bytes(request))};
+    return {errc::out_of_memory, memory.name, static_cast<std::int64_t>(detail::format_bytes(request))};
   }
   const std::size_t scratch_bytes = fold_scratch_floats(*made.format_) * 8U;
   void* scratch = memory.allocate(scratch_bytes);
-  if (scratch == nullptr) return {errc::out_of_memory, "allocator", static_cast<std::int64_t>(scratch_bytes)};
+  if (scratch == nullptr) return {errc::out_of_memory, memory.name, static_cast<std::int64_t>(scratch_bytes)};
   made.fold_scratch_.numbers = static_cast<float*>(scratch);
   made.fold_scratch_.codes = static_cast<std::uint32_t*>(scratch) + fold_scratch_floats(*made.format_);
   out = std::move(made);
@@ -116,7 +116,7 @@ inline status any_kv_cache::prepare(const needs& n) noexcept {
   spare_exact_.drop_to(exact);
   spare_pins_.drop_to(pins);
   spare_folded_.drop_to(folded);
-  return {errc::out_of_memory, "allocator", static_cast<std::int64_t>(missing)};
+  return {errc::out_of_memory, memory_.name, static_cast<std::int64_t>(missing)};
 }
 
 inline status any_kv_cache::reserve(std::int64_t tokens) noexcept {
