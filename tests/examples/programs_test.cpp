@@ -116,8 +116,8 @@ void expect_same_figures(const std::string& command, const std::vector<std::stri
 
 TEST(Examples, tables_and_json_have_the_same_figures) {
   expect_same_figures("axes", {"bits_per_value", "tensor_error", "normal_channel_error", "balanced_logit_error"});
-  expect_same_figures("plan --model Qwen3-8B --memory 8",
-                      {"bits_per_value", "bytes_per_token", "gib_at_context", "share_of_f16", "tokens_in_memory"});
+  expect_same_figures("plan --model Qwen3-8B --memory 8", {"bits_per_value", "bytes_per_token", "gib_at_context",
+                                                           "share_of_f16", "tokens_in_memory", "sequences_in_memory"});
   expect_same_figures("own_codec", {"bits_per_value", "key_error", "weights_divergence", "attention_error"});
 }
 
@@ -170,6 +170,9 @@ TEST(Plan, B60_the_tokens_that_fit_are_the_most_that_do) {
   };
   EXPECT_LE(bytes(tokens), 0x1p28);
   EXPECT_GT(bytes(tokens + 1), 0x1p28);
+  const outcome at_context = run(shape + "--memory 0.25 --context 1000");
+  EXPECT_EQ(number(lines_with(at_context.text, "k:int4").at(0), "sequences_in_memory"),
+            std::floor(0x1p28 / bytes(1000)));
 }
 
 TEST(OwnCodec, is_better_than_int4_and_the_same_on_every_isa) {
