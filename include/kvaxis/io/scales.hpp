@@ -35,6 +35,25 @@ struct layer_scales {
   }
 };
 
+// The i-th number, i < count, of an F64, F32, F16 or BF16 tensor; false for other types.
+[[nodiscard]] inline bool read_number(const tensor_view& t, std::uint64_t i, double& out) noexcept {
+  const std::uint64_t size = t.bytes / t.count;
+  std::uint64_t bits = 0;
+  for (std::uint64_t b = size; b-- > 0;) bits = bits << 8 | std::to_integer<std::uint64_t>(t.data[i * size + b]);
+  const auto bits32 = static_cast<std::uint32_t>(bits);
+  const auto bits16 = static_cast<std::uint16_t>(bits);
+  if (t.dtype == "F64") {
+    out = bits_double(bits);
+  } else if (t.dtype == "F32" || t.dtype == "F16" || t.dtype == "BF16") {
+    out = t.dtype == "F32"   ? bits_float(bits32)
+          : t.dtype == "F16" ? to_float(float16{bits16})
+                             : to_float(bfloat16{bits16});
+  } else {
+    return false;
+  }
+  return true;
+}
+
 namespace detail {
 
 // A module of a layer: "model.layers.{}.self_attn" and the number for the braces, if there are any.
@@ -88,25 +107,6 @@ inline constexpr scale_faults value_faults = {
     "v_scale: missing",  "v_scale: more than one tensor", "v_scale: with a zero point", "v_scale: shape",
     "v_scale: dtype",    "v_scale: not a finite float",   "v_scale: negative",          "v_scale: zero",
     "v_scale: subnormal"};
-
-// The i-th number of a tensor that has one; false for other types than these four.
-inline bool read_number(const tensor_view& t, std::uint64_t i, double& out) noexcept {
-  const std::uint64_t size = t.bytes / t.count;
-  std::uint64_t bits = 0;
-  for (std::uint64_t b = size; b-- > 0;) bits = bits << 8 | std::to_integer<std::uint64_t>(t.data[i * size + b]);
-  const auto bits32 = static_cast<std::uint32_t>(bits);
-  const auto bits16 = static_cast<std::uint16_t>(bits);
-  if (t.dtype == "F64") {
-    out = bits_double(bits);
-  } else if (t.dtype == "F32" || t.dtype == "F16" || t.dtype == "BF16") {
-    out = t.dtype == "F32"   ? bits_float(bits32)
-          : t.dtype == "F16" ? to_float(float16{bits16})
-                             : to_float(bfloat16{bits16});
-  } else {
-    return false;
-  }
-  return true;
-}
 
 // One side's scales of a layer.
 struct scale_source {
