@@ -154,11 +154,7 @@ inline status any_kv_cache::check_append(const rows& k, const rows& v, int n, st
   for (const bool is_key : {true, false}) {
     const rows& r = is_key ? k : v;
     const int dim = is_key ? formats_[0]->head_dim : formats_[0]->value_dim;
-    if (r.data == nullptr) return {errc::invalid_argument, is_key ? "k" : "v", 0};
-    if (r.head_stride != 0 && r.head_stride < dim)
-      return {errc::invalid_argument, is_key ? "k.head_stride" : "v.head_stride", dim};
-    if (r.token_stride != 0 && r.token_stride < dim)
-      return {errc::invalid_argument, is_key ? "k.token_stride" : "v.token_stride", dim};
+    if (status s = detail::check_layout(r, dim, is_key); !s.ok()) return s;
     if (status s = detail::check_rows(*formats_[0], config_, r, n, is_key); !s.ok()) return s;
   }
   return {};
