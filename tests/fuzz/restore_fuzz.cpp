@@ -3,7 +3,7 @@
 #include "restore_fuzz.hpp"
 
 #include <cstdlib>
-#include <kvaxis/io/inspect.hpp>
+#include <kvaxis/io/inspect_file.hpp>
 
 #include "calls.hpp"
 #include "policies.hpp"

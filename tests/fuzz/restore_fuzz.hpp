@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "../io/files.hpp"
+#include "../io/saved_files.hpp"
 
 namespace fuzz {
 

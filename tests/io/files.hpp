@@ -1,88 +1,46 @@
-// Files of caches in memory, and what is done to them.
+// Safetensors files made in memory.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <kvaxis/io/reader.hpp>
-#include <kvaxis/io/writer.hpp>
+#include <kvaxis/io/safetensors.hpp>
 #include <string>
 #include <vector>
 
-#include "tokens.hpp"
-
 namespace test {
 
-using bytes = std::vector<std::byte>;
+// The size of the header, the header, the data.
+inline std::string file_of(const std::string& header, const std::string& data = "") {
+  std::string out;
+  for (int i = 0; i < 8; ++i) out.push_back(static_cast<char>(header.size() >> 8 * i & 0xFFU));
+  return out + header + data;
+}
 
-struct memory_sink {
-  bytes file;
-  bool operator()(const void* data, std::size_t n) {
-    const auto* from = static_cast<const std::byte*>(data);
-    file.insert(file.end(), from, from + n);
-    return true;
+// Collects tensors; header() and data() are then those of a file with all of them.
+class file_maker {
+ public:
+  template <class T>
+  file_maker& add(const std::string& name, const std::string& dtype, const std::string& shape,
+                  const std::vector<T>& numbers) {
+    const std::size_t begin = data_.size();
+    data_.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(T));
+    header_ += std::string(header_.empty() ? "{" : ",") + '"' + name + "\":{\"dtype\":\"" + dtype +
+               "\",\"shape\":" + shape + ",\"data_offsets\":[" + std::to_string(begin) + "," +
+               std::to_string(data_.size()) + "]}";
+    return *this;
   }
+  [[nodiscard]] std::string file() const { return file_of(header_.empty() ? "{}" : header_ + "}", data_); }
+
+ private:
+  std::string header_;
+  std::string data_;
 };
 
-inline bytes save(const std::vector<const kvaxis::any_kv_cache*>& layers, const kvaxis::save_options& o = {}) {
-  memory_sink sink;
-  kvaxis::check(kvaxis::save(layers.data(), static_cast<int>(layers.size()), o, sink));
-  return sink.file;
-}
-inline bytes save(const kvaxis::any_kv_cache& cache, const kvaxis::save_options& o = {}) { return save({&cache}, o); }
-
-inline std::uint64_t saved_bytes(const kvaxis::any_kv_cache& cache, const kvaxis::save_options& o = {}) {
-  const kvaxis::any_kv_cache* layer = &cache;
-  std::uint64_t n = 0;
-  kvaxis::check(kvaxis::saved_bytes(&layer, 1, o, n));
-  return n;
-}
-
-inline kvaxis::status restore(const bytes& file, kvaxis::any_kv_cache& cache, const kvaxis::restore_options& o = {}) {
-  kvaxis::any_kv_cache* layer = &cache;
-  return kvaxis::restore(file.data(), file.size(), &layer, 1, o);
-}
-
-// Where the sections of a file begin; as many as are whole.
-inline std::vector<std::size_t> sections(const bytes& file) {
-  std::vector<std::size_t> at;
-  std::size_t next = 0;
-  while (file.size() - next >= kvaxis::detail::section_frame_bytes) {
-    const auto payload = kvaxis::detail::load_little<std::uint64_t>(file.data() + next + 8);
-    if (payload > file.size() - next - kvaxis::detail::section_frame_bytes) break;
-    at.push_back(next);
-    next += static_cast<std::size_t>(payload + kvaxis::detail::section_frame_bytes);
-  }
-  return at;
-}
-
-inline std::string section_name(const bytes& file, std::size_t at) {
-  return {reinterpret_cast<const char*>(file.data() + at), 4};
-}
-
-// The beginning of the payload of the n-th section of a type.
-inline std::size_t payload_of(const bytes& file, const std::string& type, int n = 0) {
-  for (const std::size_t at : sections(file)) {
-    if (section_name(file, at) == type && n-- == 0) return at + kvaxis::section_header_bytes;
-  }
-  throw std::runtime_error("no section " + type);
-}
-
-// Gives every whole section the checksum that it should have.
-inline void fix_checksums(bytes& file) {
-  for (const std::size_t at : sections(file)) {
-    const auto payload = static_cast<std::size_t>(kvaxis::detail::load_little<std::uint64_t>(file.data() + at + 8));
-    const std::size_t end = at + kvaxis::section_header_bytes + payload;
-    kvaxis::detail::store_little(file.data() + end, kvaxis::crc32(file.data() + at, end - at));
-  }
-}
-
-// A file with some bytes replaced by the number, and right checksums.
-template <class T>
-bytes with_number(bytes file, std::size_t at, T number) {
-  kvaxis::detail::store_little(file.data() + at, number);
-  fix_checksums(file);
-  return file;
+inline kvaxis::safetensors opened(const std::string& file) {
+  kvaxis::safetensors out;
+  kvaxis::check(kvaxis::safetensors::open(file.data(), file.size(), out));
+  return out;
 }
 
 }  // namespace test

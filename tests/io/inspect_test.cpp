@@ -1,10 +1,10 @@
 // What a tool sees of a file.
 #include <gtest/gtest.h>
 
-#include <kvaxis/io/inspect.hpp>
+#include <kvaxis/io/inspect_file.hpp>
 #include <string>
 
-#include "files.hpp"
+#include "saved_files.hpp"
 #include "guard_page.hpp"
 #include "policies.hpp"
 

@@ -256,8 +256,11 @@ inline void attend(attend_job* jobs, int count, int max_tasks, std::byte* base, 
     }
   };
   run_tasks(tasks, parallel, run);
-  const auto merge = [&](int i) { jobs[i].merge_ranges(walk); };
-  run_tasks(count, parallel, merge);
+  const int mergers = count < max_tasks ? count : max_tasks;
+  const auto merge = [&](int t) {
+    for (int i = t; i < count; i += mergers) jobs[i].merge_ranges(walk);
+  };
+  run_tasks(mergers, parallel, merge);
 }
 
 }  // namespace detail

@@ -15,7 +15,7 @@ inline status any_kv_cache::create(const cache_config& c, const bound_policy& ke
     const format_request request = detail::make_request(c, keys, values, i);
     const tile_format* f = make_tile_format(request, memory);
     if (f == nullptr) {
-      return {errc::out_of_memory, "allocator", static_cast<std::int64_t>(detail::format_bytes(request))};
+      return {errc::out_of_memory, memory.name, static_cast<std::int64_t>(detail::format_bytes(request))};
     }
     made.formats_[static_cast<std::size_t>(i)] = f;
   }
@@ -27,7 +27,7 @@ inline status any_kv_cache::create(const cache_config& c, const bound_policy& ke
 inline status any_kv_cache::make_scratch() noexcept {
   if (fold_scratch_.numbers != nullptr) return {};
   void* scratch = memory_.allocate(scratch_bytes());
-  if (scratch == nullptr) return {errc::out_of_memory, "allocator", static_cast<std::int64_t>(scratch_bytes())};
+  if (scratch == nullptr) return {errc::out_of_memory, memory_.name, static_cast<std::int64_t>(scratch_bytes())};
   fold_scratch_.numbers = static_cast<float*>(scratch);
   fold_scratch_.codes = static_cast<std::uint32_t*>(scratch) + fold_scratch_floats(*formats_[0]);
   return {};
@@ -136,7 +136,7 @@ inline status any_kv_cache::prepare(const needs& n) noexcept {
   if (missing == 0 && spare_folded_.count() > 0 && !make_scratch().ok()) missing = scratch_bytes();
   if (missing == 0) return {};
   drop_spares(had);
-  return {errc::out_of_memory, "allocator", static_cast<std::int64_t>(missing)};
+  return {errc::out_of_memory, memory_.name, static_cast<std::int64_t>(missing)};
 }
 
 inline status any_kv_cache::reserve(std::int64_t tokens) noexcept {
@@ -154,11 +154,7 @@ inline status any_kv_cache::check_append(const rows& k, const rows& v, int n, st
   for (const bool is_key : {true, false}) {
     const rows& r = is_key ? k : v;
     const int dim = is_key ? formats_[0]->head_dim : formats_[0]->value_dim;
-    if (r.data == nullptr) return {errc::invalid_argument, is_key ? "k" : "v", 0};
-    if (r.head_stride != 0 && r.head_stride < dim)
-      return {errc::invalid_argument, is_key ? "k.head_stride" : "v.head_stride", dim};
-    if (r.token_stride != 0 && r.token_stride < dim)
-      return {errc::invalid_argument, is_key ? "k.token_stride" : "v.token_stride", dim};
+    if (status s = detail::check_layout(r, dim, is_key); !s.ok()) return s;
     if (status s = detail::check_rows(*formats_[0], config_, r, n, is_key); !s.ok()) return s;
   }
   return {};

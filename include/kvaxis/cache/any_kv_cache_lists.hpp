@@ -233,7 +233,7 @@ inline status any_kv_cache::fork(any_kv_cache& out) const noexcept {
   made.memory_ = memory_;
   if (!made.entries_.reserve(entries_.size(), memory_)) {
     const int capacity = detail::entry_list::capacity_for(entries_.size());
-    return {errc::out_of_memory, "allocator", static_cast<std::int64_t>(detail::entry_list::bytes_for(capacity))};
+    return {errc::out_of_memory, memory_.name, static_cast<std::int64_t>(detail::entry_list::bytes_for(capacity))};
   }
   for (std::size_t i = 0; i < formats_.size() && formats_[i] != nullptr; ++i) {
     formats_[i]->references.fetch_add(1, std::memory_order_relaxed);
@@ -310,7 +310,7 @@ inline status any_kv_cache::demote() noexcept {
   }
   release(exact);
   if (missing == 0) return {};
-  return {errc::out_of_memory, "allocator", static_cast<std::int64_t>(missing)};
+  return {errc::out_of_memory, memory_.name, static_cast<std::int64_t>(missing)};
 }
 
 KVAXIS_END_NAMESPACE

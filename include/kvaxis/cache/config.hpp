@@ -97,6 +97,16 @@ inline status check_scales(const float* scale, const float* offset, int count, b
   return {};
 }
 
+inline status check_shape(const cache_config& c) noexcept {
+  if (c.kv_heads < 1 || c.kv_heads > max_kv_heads) return {errc::out_of_range, "kv_heads", max_kv_heads};
+  if (c.head_dim < min_head_dim) return {errc::out_of_range, "head_dim", min_head_dim};
+  if (c.head_dim > max_head_dim) return {errc::out_of_range, "head_dim", max_head_dim};
+  const int value_dim = c.value_dim == 0 ? c.head_dim : c.value_dim;
+  if (value_dim < min_head_dim) return {errc::out_of_range, "value_dim", min_head_dim};
+  if (value_dim > max_head_dim) return {errc::out_of_range, "value_dim", max_head_dim};
+  return {};
+}
+
 // Older tiers have the shape, the rotation (all in the engine or all in the cache) and the tile length of the newest.
 inline status check_tiers(const cache_config& c, const bound_policy& key, int tokens) noexcept {
   if (c.older_tiers_count < 0 || c.older_tiers_count >= max_tiers) {
@@ -131,12 +141,7 @@ inline status check_tiers(const cache_config& c, const bound_policy& key, int to
 inline status check_config(const cache_config& c, const bound_policy& key, const bound_policy& value) noexcept {
   if (key.codec == nullptr) return {errc::invalid_argument, "key policy", 0};
   if (value.codec == nullptr) return {errc::invalid_argument, "value policy", 0};
-  if (c.kv_heads < 1 || c.kv_heads > max_kv_heads) return {errc::out_of_range, "kv_heads", max_kv_heads};
-  if (c.head_dim < min_head_dim) return {errc::out_of_range, "head_dim", min_head_dim};
-  if (c.head_dim > max_head_dim) return {errc::out_of_range, "head_dim", max_head_dim};
-  const int value_dim = c.value_dim == 0 ? c.head_dim : c.value_dim;
-  if (value_dim < min_head_dim) return {errc::out_of_range, "value_dim", min_head_dim};
-  if (value_dim > max_head_dim) return {errc::out_of_range, "value_dim", max_head_dim};
+  if (status s = check_shape(c); !s.ok()) return s;
   if (c.window < 0 || c.window > max_position) return {errc::out_of_range, "window", max_position};
   if (c.pins < 0 || c.pins > max_tile_tokens) return {errc::out_of_range, "pins", max_tile_tokens};
   if (!is_tile_length(c.tile_tokens)) return {errc::invalid_argument, "tile_tokens", max_tile_tokens};
@@ -205,25 +210,33 @@ struct number_range {
   float high = FLT_MAX;
 };
 
-// What a codec takes. Pairs that are stored rotated can grow by sqrt(2), so their keys must stay within the range /
-// sqrt(2): a limit is checked when a token comes in, never met first at a later fold.
+// What a codec takes with a given scale.
+inline number_range range_of(const codec_table& codec, given_scale g) noexcept {
+  number_range r{fused(g.scale, codec.unit_min, g.offset), fused(g.scale, codec.unit_max, g.offset)};
+  if (!is_finite(r.low)) r.low = -FLT_MAX;
+  if (!is_finite(r.high)) r.high = FLT_MAX;
+  return r;
+}
+
+// Pairs that are stored rotated can grow by sqrt(2), so their keys must stay within the range / sqrt(2): a limit is
+// checked when a token comes in, never met first at a later fold.
+inline number_range before_rotation(number_range r) noexcept {
+  const float smaller = -r.low < r.high ? -r.low : r.high;
+  const float inside = smaller > 0.0F ? smaller * 0.70710677F : 0.0F;
+  return {-inside, inside};
+}
+
+// What a head takes.
 inline number_range range_of(const tile_format& f, bool is_key, int head) noexcept {
   const codec_table& codec = is_key ? *f.key_codec : *f.value_codec;
   const policy& p = is_key ? f.key_policy : f.value_policy;
   const float limit = is_key ? f.key_limit : f.value_limit;
   number_range r{-limit, limit};
   if (p.axis == axis::tensor && codec.members > 0) {
-    const given_scale g = is_key ? f.key_given[head] : f.value_given[head];
-    const float low = fused(g.scale, codec.unit_min, g.offset);
-    const float high = fused(g.scale, codec.unit_max, g.offset);
-    if (is_finite(low)) r.low = std::max(low, -limit);
-    if (is_finite(high)) r.high = std::min(high, limit);
+    const number_range given = range_of(codec, is_key ? f.key_given[head] : f.value_given[head]);
+    r = {std::max(r.low, given.low), std::min(r.high, given.high)};
   }
-  if (is_key && rotates_tiles(f)) {
-    const float smaller = -r.low < r.high ? -r.low : r.high;
-    const float inside = smaller > 0.0F ? smaller * 0.70710677F : 0.0F;
-    r = {-inside, inside};
-  }
+  if (is_key && rotates_tiles(f)) r = before_rotation(r);
   if (f.half_rows) {
     r.low = r.low < -max_float16 ? -max_float16 : r.low;
     r.high = r.high > max_float16 ? max_float16 : r.high;

@@ -176,7 +176,7 @@ class sequence {
     if (count < 1 || count > max_layers) return {errc::out_of_range, "layers", max_layers};
     void* array = memory.allocate(array_bytes(count));
     if (array == nullptr) {
-      return {errc::out_of_memory, "allocator", static_cast<std::int64_t>(array_bytes(count))};
+      return {errc::out_of_memory, memory.name, static_cast<std::int64_t>(array_bytes(count))};
     }
     memory_ = memory;
     layers_ = static_cast<any_kv_cache*>(array);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "layer_match.hpp"
-#include "received.hpp"
+#include "received_list.hpp"
 
 KVAXIS_BEGIN_NAMESPACE
 namespace detail {

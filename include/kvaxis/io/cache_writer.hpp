@@ -139,4 +139,4 @@ class cache_writer {
 
 KVAXIS_END_NAMESPACE
 
-#include "writer_sections.hpp"
+#include "cache_writer_sections.hpp"

@@ -7,7 +7,7 @@
 
 #include "calls.hpp"
 #include "counting_allocator.hpp"
-#include "files.hpp"
+#include "saved_files.hpp"
 #include "policies.hpp"
 
 namespace {

@@ -1,7 +1,7 @@
 // cache_writer: checks, and what goes into the sections.
 #pragma once
 
-#include "writer.hpp"
+#include "cache_writer.hpp"
 
 KVAXIS_BEGIN_NAMESPACE
 namespace detail {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "files.hpp"
+#include "saved_files.hpp"
 #include "policies.hpp"
 #include "square4.hpp"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "files.hpp"
+#include "saved_files.hpp"
 #include "policies.hpp"
 
 namespace {

@@ -6,13 +6,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <kvaxis/io/inspect.hpp>
+#include <kvaxis/io/inspect_file.hpp>
 
 #include "../fuzz/restore_fuzz.hpp"
+#include "guard_page.hpp"
 
 namespace {
 
-const std::filesystem::path folder = KVAXIS_TEST_DATA "/corpus";
+const std::filesystem::path folder = KVAXIS_FUZZ_CORPUS "/restore";
 
 std::vector<char> contents_of(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -37,7 +38,7 @@ std::vector<char> good_input(std::size_t target, int tokens) {
 }
 
 // With KVAXIS_WRITE_CORPUS the files are written anew; the version of the file must then be another one.
-TEST(Corpus, files_that_were_saved_are_what_a_save_writes) {
+TEST(SavedCorpus, files_that_were_saved_are_what_a_save_writes) {
   for (std::size_t i = 0; i < fuzz::targets.size(); ++i) {
     for (const int tokens : {0, 43}) {
       const std::filesystem::path path = folder / ("saved-" + std::to_string(i) + "-" + std::to_string(tokens));
@@ -50,12 +51,13 @@ TEST(Corpus, files_that_were_saved_are_what_a_save_writes) {
   }
 }
 
-TEST(Corpus, every_input) {
+TEST(SavedCorpus, every_input) {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     SCOPED_TRACE(entry.path());
-    const std::vector<char> input = contents_of(entry.path());
-    ASSERT_FALSE(input.empty());
+    const std::vector<char> bytes = contents_of(entry.path());
+    ASSERT_FALSE(bytes.empty());
+    const guard_buffer<char> input(bytes.data(), bytes.size(), guard::end);
     EXPECT_EQ(LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size()), 0);
     ++count;
   }

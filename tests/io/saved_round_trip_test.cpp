@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "calls.hpp"
-#include "files.hpp"
+#include "saved_files.hpp"
 #include "guard_page.hpp"
 #include "policies.hpp"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "counting_allocator.hpp"
-#include "files.hpp"
+#include "saved_files.hpp"
 #include "policies.hpp"
 
 namespace {

@@ -2,13 +2,13 @@
 // allocated that its bytes do not warrant.
 #include <gtest/gtest.h>
 
-#include <kvaxis/io/inspect.hpp>
+#include <kvaxis/io/inspect_file.hpp>
 #include <string>
 #include <vector>
 
 #include "calls.hpp"
 #include "counting_allocator.hpp"
-#include "files.hpp"
+#include "saved_files.hpp"
 #include "guard_page.hpp"
 #include "policies.hpp"
 
