@@ -124,7 +124,7 @@ inline void write_result(const problem& p, const query_block& b, const softmax_s
     const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(query) * p.query_heads + head * p.group + i % p.group;
     const float total = s.totals[i];
     const float inverse = total > 0.0F ? 1.0F / total : 0.0F;
-    const float* sums = s.sums + i * sum_stride(f);
+    const float* sums = s.sums + i * sum_stride(f) + first_sum(f);
     for (int c = 0; c < f.value_dim; ++c) out[row * f.value_dim + c] = total > 0.0F ? sums[c] * inverse : 0.0F;
     if (lse != nullptr) lse[row] = total > 0.0F ? s.maxima[i] + std::log(total) : bits_float(0xFF800000U);
   }

@@ -107,7 +107,9 @@ struct softmax_state {
   float* sums = nullptr;
 };
 
-[[nodiscard]] inline int sum_stride(const tile_format& f) noexcept { return round_up(f.value_dim, 32); }
+// Sums of latent values are those of the key's stored channels from a multiple of 16 on; here is the first value's.
+[[nodiscard]] inline int first_sum(const tile_format& f) noexcept { return f.first_value % 16; }
+[[nodiscard]] inline int sum_stride(const tile_format& f) noexcept { return round_up(first_sum(f) + f.value_dim, 32); }
 [[nodiscard]] inline std::size_t state_floats(const tile_format& f, int rows) noexcept {
   return static_cast<std::size_t>(rows) * static_cast<std::size_t>(sum_stride(f) + 2);
 }
@@ -121,11 +123,11 @@ inline scratch place_scratch(const tile_format& f, int kv_heads, int rows, arena
   const auto stride = static_cast<std::size_t>(f.key_stride);
   const auto key_groups = static_cast<std::size_t>(round_up(f.key.groups(), 16));
   const auto value_groups = static_cast<std::size_t>(round_up(f.value.groups(), 16));
-  const auto segments = static_cast<std::size_t>(f.value.across ? 0 : f.value.groups_per_line());
+  const auto segments = static_cast<std::size_t>(f.value.across || f.is_latent() ? 0 : f.value.groups_per_line());
   const std::size_t byte_rows = heads * (segments > 1 ? segments : 1);
   const std::size_t parameters = key_groups > value_groups ? key_groups : value_groups;
   const int key_rows = f.key.rows * run_tokens;
-  const int value_rows = run_tokens * (f.value.lanes > f.value_stride ? f.value.lanes : f.value_stride);
+  const int value_rows = run_tokens * sum_stride(f);
   scratch s;
   s.query = a.take<float>(static_cast<std::size_t>(kv_heads) * queries);
   s.tile_queries = a.take<float>(queries);

@@ -131,7 +131,9 @@ inline status any_kv_cache::check_append(const rows& k, const rows& v, int n, st
   if (position < -max_position) return {errc::out_of_range, "first_position", -max_position};
   if (position > max_position - n) return {errc::out_of_range, "first_position", max_position - n};
   if (n == 0) return {};
+  if (format_->is_latent() && v.data != nullptr) return {errc::invalid_argument, "v: latent values come with k", 0};
   for (const bool is_key : {true, false}) {
+    if (!is_key && format_->is_latent()) break;
     const rows& r = is_key ? k : v;
     const int dim = is_key ? format_->head_dim : format_->value_dim;
     if (r.data == nullptr) return {errc::invalid_argument, is_key ? "k" : "v", 0};
@@ -191,7 +193,7 @@ inline void any_kv_cache::copy_rows(const rows& k, const rows& v, int count) noe
   entry& e = entries_.back();
   const detail::row_functions& functions = detail::active_rows();
   functions.copy(*format_, k, count, true, *e.tile, e.count, replaced_);
-  functions.copy(*format_, v, count, false, *e.tile, e.count, replaced_);
+  if (!format_->is_latent()) functions.copy(*format_, v, count, false, *e.tile, e.count, replaced_);
   e.count += count;
   size_ += count;
   if (e.pinned) pinned_tokens_ += count;

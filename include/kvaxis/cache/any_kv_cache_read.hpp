@@ -68,6 +68,8 @@ inline status any_kv_cache::make_problem(const float* q, int n_query, std::int64
   if (heads < 1 || heads % format_->kv_heads != 0) return {errc::invalid_argument, "query_heads", format_->kv_heads};
   if (heads / format_->kv_heads > max_query_group) return {errc::out_of_range, "query_heads", max_query_group};
   if (!is_finite(o.scale) || o.scale < 0.0F) return {errc::invalid_argument, "scale", 0};
+  if (format_->is_latent() && o.scale == 0.0F)
+    return {errc::invalid_argument, "scale: latent values have no default", 0};
   if (!is_finite(o.soft_cap) || o.soft_cap < 0.0F) return {errc::invalid_argument, "soft_cap", 0};
   if (o.max_tasks < 1) return {errc::out_of_range, "max_tasks", 1};
   if (n_query < 0) return {errc::out_of_range, "n_query", 0};
@@ -150,7 +152,7 @@ inline status any_kv_cache::weighted_sum(const float* weights, int n_query, cons
     const float* from = weights + static_cast<std::int64_t>(i) * p.group * size_;
     detail::active_walk().sum_all(p, i % format_->kv_heads, m.buffers, from, size_, m.state.sums);
     for (int h = 0; h < p.group; ++h) {
-      const float* sums = m.state.sums + h * detail::sum_stride(*format_);
+      const float* sums = m.state.sums + h * detail::sum_stride(*format_) + detail::first_sum(*format_);
       float* to = out + (static_cast<std::int64_t>(i) * p.group + h) * format_->value_dim;
       for (int c = 0; c < format_->value_dim; ++c) to[c] = sums[c];
     }

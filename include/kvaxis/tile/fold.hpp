@@ -83,7 +83,11 @@ inline void read_key(const tile& t, int head, int slot, float* out) noexcept {
 
 inline void read_value(const tile& t, int head, int slot, float* out) noexcept {
   const tile_format& f = *t.format;
-  if (t.folded) {
+  if (f.is_latent()) {
+    float key[max_head_dim];
+    read_key(t, head, slot, key);
+    for (int c = 0; c < f.value_dim; ++c) out[c] = key[c];
+  } else if (t.folded) {
     f.value_codec->decode_row(f.value, f.value_given[head], t.value_block(head), slot, 0, f.value_dim, out);
   } else if (f.half_rows) {
     detail::read_exact_value<float16>(t, head, slot, out);
