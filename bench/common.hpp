@@ -136,6 +136,7 @@ void register_attend();
 void register_scores();
 void register_values();
 void register_append();
+void register_lists();
 void register_naive();
 void register_read_limit();
 

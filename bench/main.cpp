@@ -12,13 +12,15 @@ constexpr const char* key_rows =
     "|attend/(avx2|avx512|avx512_vnni|neon)/.*/heads:4/dim:128/ctx:65536"
     "|attend/scalar/k:int4.*/heads:4/dim:128/ctx:65536"
     "|read_limit/.*/dim:128/ctx:65536"
-    "|(append|fold)/.*/dim:128/ctx:4096)$";
+    "|(append|fold)/.*/dim:128/ctx:4096"
+    "|lists/.*/manual_time)$";
 
 constexpr const char* usage =
     "kvaxis_bench [--smoke] [--contexts] [--all] [Google Benchmark's flags]\n"
     "  Rows are named <kind>/<isa>/<policy>/heads:<query heads per kv head>/dim:<head_dim>/ctx:<tokens>;\n"
     "  kinds: attend attend_f32 scores values naive naive_values append fold read_limit. 8 kv heads, one thread, CPU "
     "time.\n"
+    "  And lists/<operation>/ctx:<tokens>: roll back, eviction, fork, shift, splice, in microseconds.\n"
     "  Without a filter: the rows of the tables in bench/README.md (about two minutes).\n"
     "  --contexts  attention and read limit from 1024 to 524288 tokens, for plot.py (ten minutes, up to 8 GB)\n"
     "  --all       every row but those of --contexts alone (half an hour)\n"
@@ -32,6 +34,7 @@ void add_rows() {
   bench::register_values();
   bench::register_naive();
   bench::register_append();
+  bench::register_lists();
   bench::register_read_limit();
 }
 
@@ -44,7 +47,8 @@ int main(int argc, char** argv) {
        key_rows,
        {{"--contexts", {"--benchmark_filter=^(" + curves + "/.*)/dim:128/ctx:[0-9]+$"}},
         {"--all", {"--benchmark_filter=-/ctx:(2048|8192|32768|131072|262144|524288)$"}},
-        {"--smoke", {"--benchmark_filter=/heads:(1|8)/dim:(64|256)/ctx:1024$", "--benchmark_min_time=0.001"}}},
+        {"--smoke",
+         {"--benchmark_filter=/heads:(1|8)/dim:(64|256)/ctx:1024$|^lists/.*ctx:4096/", "--benchmark_min_time=0.001"}}},
        &check,
        &add_rows},
       argc, argv);

@@ -15,7 +15,8 @@ constexpr const char help[] = R"(usage:
   plan --list
 
 Prints what the KV cache of one sequence takes, in f16 arrays and in the policies of kvaxis: bytes per folded token, memory
-at a context with everything counted (the full-precision window, pins, bookkeeping), and the tokens that fit a budget.
+at a context with everything counted (the full-precision window, pins, bookkeeping), and what fits a budget: the tokens of
+one sequence, and the sequences of that context.
 
   --model NAME     a model of the list
   --list           the models and their shapes
@@ -161,38 +162,41 @@ request parse(arguments& given) {
 // One policy's cache of all layers.
 class planner {
  public:
-  planner(const request& r, const std::string& policy) : request_(r) {
+  planner(const request& r, const std::string& policy) {
     kvaxis::check(kvaxis::find_policy(policy, policy_));
+    config_ = policy_.apply(r.config);
+    layers_ = {&config_, policy_.keys, policy_.values, r.layers};
   }
+  planner(const planner&) = delete;
+  planner& operator=(const planner&) = delete;
 
-  [[nodiscard]] kvaxis::cache_bytes layer(std::int64_t tokens) const {
-    kvaxis::cache_bytes out;
-    kvaxis::check(kvaxis::plan_cache(policy_.apply(request_.config), policy_.keys, policy_.values, tokens, out));
-    return out;
-  }
   [[nodiscard]] std::int64_t bytes(std::int64_t tokens) const {
-    return static_cast<std::int64_t>(layer(tokens).total()) * request_.layers;
+    kvaxis::cache_bytes out;
+    kvaxis::check(kvaxis::plan_sequence(&layers_, 1, tokens, out));
+    return static_cast<std::int64_t>(out.total());
   }
-  // Of a folded token: what 256 more of them add, a multiple of every tile length.
   [[nodiscard]] double bytes_per_token() const {
-    const std::int64_t tokens = request_.config.window + std::int64_t{2} * kvaxis::max_tile_tokens;
-    const std::size_t added = layer(tokens + kvaxis::max_tile_tokens).folded - layer(tokens).folded;
-    return static_cast<double>(added) * request_.layers / kvaxis::max_tile_tokens;
+    double out = 0;
+    kvaxis::check(kvaxis::plan_token(&layers_, 1, out));
+    return out;
   }
   // The longest sequence that takes at most `budget` bytes.
   [[nodiscard]] std::int64_t tokens_in(double budget) const {
-    std::int64_t fits = 0;
-    auto beyond = static_cast<std::int64_t>(std::min(1.1 * budget / bytes_per_token() + 1024, 0x1p31 - 1));
-    while (beyond - fits > 1) {
-      const std::int64_t middle = fits + (beyond - fits) / 2;
-      (static_cast<double>(bytes(middle)) <= budget ? fits : beyond) = middle;
-    }
-    return fits;
+    std::int64_t out = 0;
+    kvaxis::check(kvaxis::plan_tokens(&layers_, 1, static_cast<std::size_t>(budget), out));
+    return out;
+  }
+  // How many sequences of so many tokens do.
+  [[nodiscard]] std::int64_t sequences_in(double budget, std::int64_t tokens) const {
+    std::int64_t out = 0;
+    kvaxis::check(kvaxis::plan_sequences(&layers_, 1, tokens, static_cast<std::size_t>(budget), out));
+    return out;
   }
 
  private:
-  const request& request_;
   kvaxis::named_policy policy_;
+  kvaxis::cache_config config_;
+  kvaxis::planned_layers layers_;
 };
 
 void run(arguments& given) {
@@ -215,19 +219,23 @@ void run(arguments& given) {
            {"bytes_at_context", ""},
            {"gib_at_context", "GiB at " + std::to_string(r.context)},
            {"share_of_f16", "of f16"},
-           {"tokens_in_memory", r.memory ? "tokens that fit" : ""}});
+           {"tokens_in_memory", r.memory ? "tokens that fit" : ""},
+           {"sequences_in_memory", r.memory ? "sequences" : ""}});
   const std::int64_t f16_token = 2 * r.numbers();
   const std::int64_t f16_bytes = f16_token * r.context;
-  const auto add = [&](const std::string& name, double per_token, std::int64_t bytes, const cell& fits) {
+  const auto add = [&](const std::string& name, double per_token, std::int64_t bytes, const cell& tokens,
+                       const cell& sequences) {
     t.add({name, cell(8 * per_token / static_cast<double>(r.numbers()), 5), cell(per_token, 12), bytes,
            cell(static_cast<double>(bytes) / 0x1p30, 4),
-           cell(static_cast<double>(bytes) / static_cast<double>(f16_bytes), 3), fits});
+           cell(static_cast<double>(bytes) / static_cast<double>(f16_bytes), 3), tokens, sequences});
   };
   add("f16 arrays", static_cast<double>(f16_token), f16_bytes,
-      r.memory ? cell(static_cast<std::int64_t>(*r.memory / static_cast<double>(f16_token))) : cell());
+      r.memory ? cell(static_cast<std::int64_t>(*r.memory / static_cast<double>(f16_token))) : cell(),
+      r.memory ? cell(static_cast<std::int64_t>(*r.memory / static_cast<double>(f16_bytes))) : cell());
   for (const std::string& name : r.policies) {
     const planner p(r, name);
-    add(name, p.bytes_per_token(), p.bytes(r.context), r.memory ? cell(p.tokens_in(*r.memory)) : cell());
+    add(name, p.bytes_per_token(), p.bytes(r.context), r.memory ? cell(p.tokens_in(*r.memory)) : cell(),
+        r.memory ? cell(p.sequences_in(*r.memory, r.context)) : cell());
   }
 
   const auto context = static_cast<long long>(r.context);

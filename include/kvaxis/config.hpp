@@ -75,6 +75,7 @@ constexpr int min_head_dim = 8;
 constexpr int max_head_dim = 576;
 constexpr int max_tile_tokens = 256;
 constexpr int max_kv_heads = 1024;
+constexpr int max_layers = 4096;  // of one sequence
 constexpr int max_queries = 1 << 20;                                // in one call
 constexpr int max_query_group = 256;                                // query heads of one kv head
 constexpr std::int64_t max_position = (std::int64_t{1} << 31) - 1;  // |position| and |distance| stay at or below it

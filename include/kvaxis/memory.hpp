@@ -22,6 +22,7 @@ struct allocator {
   allocate_fn allocate_function = &default_allocate;
   deallocate_fn deallocate_function = &default_deallocate;
   void* context = nullptr;
+  const char* name = "allocator";  // status::argument where it refuses
 
   static constexpr std::size_t line = 64;  // every request is aligned to a cache line
 

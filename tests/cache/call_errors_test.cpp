@@ -105,6 +105,7 @@ TEST_F(AttendRefused, options_sizes_and_positions) {
     std::int64_t limit;
   };
   kvaxis::attend_options none;
+  const float sinks[] = {0.0F, nan};
   const std::vector<bad_options> cases = {
       {{3, 0, 0, 16}, errc::invalid_argument, "query_heads", 2},
       {{-2, 0, 0, 16}, errc::invalid_argument, "query_heads", 2},
@@ -114,6 +115,8 @@ TEST_F(AttendRefused, options_sizes_and_positions) {
       {{0, 0, -2.0F, 16}, errc::invalid_argument, "soft_cap", 0},
       {{0, 0, infinity, 16}, errc::invalid_argument, "soft_cap", 0},
       {{0, 0, 0, 0}, errc::out_of_range, "max_tasks", 1},
+      {{0, 0, 0, 1, {}, -1}, errc::out_of_range, "sliding_window", 2 * kvaxis::max_position},
+      {{0, 0, 0, 1, {}, 0, false, sinks}, errc::non_finite, "sink_logits", 1},
   };
   for (const bad_options& c : cases) {
     const auto refused = [&](kvaxis::status s) { expect_status(s, c.code, c.argument, c.limit); };

@@ -8,6 +8,7 @@
 
 #include "calls.hpp"
 #include "policies.hpp"
+#include "threads.hpp"
 #include "tokens.hpp"
 
 namespace {
@@ -20,20 +21,13 @@ kvaxis::any_kv_cache filled(const kvaxis::cache_config& c, std::uint64_t seed) {
   return cache;
 }
 
-template <class F>
-void on_threads(int n, const F& f) {
-  std::vector<std::thread> pool;
-  for (int i = 0; i < n; ++i) pool.emplace_back([&f, i] { f(i); });
-  for (std::thread& t : pool) t.join();
-}
-
 // A pool as an engine has it: threads that wait for tasks.
 class engine_threads {
  public:
   explicit engine_threads(int n) : threads_(n) {}
   void operator()(int n, kvaxis::task f) const {
     std::atomic<int> next{0};
-    on_threads(threads_, [&](int) {
+    test::on_threads(threads_, [&](int) {
       for (int i = next++; i < n; i = next++) f(i);
     });
   }
@@ -54,7 +48,7 @@ TEST(Threads, attend_on_one_cache_at_the_same_time) {
   std::vector<float> key(32);
   kvaxis::check(cache.read_key(50, 1, key.data()));
   std::atomic<int> right{0};
-  on_threads(2, [&](int) {
+  test::on_threads(2, [&](int) {
     for (int round = 0; round < 10; ++round) {
       const test::attention got = test::attend(cache, q, 3, 700, o);
       right += got.out == want.out && got.lse == want.lse ? 1 : 0;
@@ -117,7 +111,7 @@ TEST(Threads, caches_of_their_own) {
   };
   engine engines[] = {{test::rope_shape(2, 64), policy, {}},
                       {test::rope_shape(1, 128), "k:e4m3-token16-pre,v:f16", {}}};
-  on_threads(2, [&](int i) { engines[i].out = run(engines[i]); });
+  test::on_threads(2, [&](int i) { engines[i].out = run(engines[i]); });
   for (const engine& e : engines) EXPECT_EQ(e.out, run(e));
 }
 
@@ -133,7 +127,7 @@ TEST(Threads, a_cache_may_end_on_another_thread) {
                                    kvaxis::allocator::default_deallocate(nullptr, p, bytes, alignment);
                                  },
                                  &live};
-  on_threads(2, [&](int thread) {
+  test::on_threads(2, [&](int thread) {
     const kvaxis::cache_config c = test::rope_shape(1, 16);
     for (int round = 0; round < 20; ++round) {
       kvaxis::any_kv_cache cache = test::cache_of(policy, c, memory);

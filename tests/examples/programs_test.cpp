@@ -116,8 +116,9 @@ void expect_same_figures(const std::string& command, const std::vector<std::stri
 
 TEST(Examples, tables_and_json_have_the_same_figures) {
   expect_same_figures("axes", {"bits_per_value", "tensor_error", "normal_channel_error", "balanced_logit_error"});
-  expect_same_figures("plan --model Qwen3-8B --memory 8",
-                      {"bits_per_value", "bytes_per_token", "gib_at_context", "share_of_f16", "tokens_in_memory"});
+  expect_same_figures("plan --model Qwen3-8B --memory 8", {"bits_per_value", "bytes_per_token", "gib_at_context",
+                                                           "share_of_f16", "tokens_in_memory", "sequences_in_memory"});
+  expect_same_figures("scales", {"clipped", "k_scale", "v_scale", "key_error", "worst_key_error", "value_error"});
   expect_same_figures("own_codec", {"bits_per_value", "key_error", "weights_divergence", "attention_error"});
 }
 
@@ -170,6 +171,9 @@ TEST(Plan, B60_the_tokens_that_fit_are_the_most_that_do) {
   };
   EXPECT_LE(bytes(tokens), 0x1p28);
   EXPECT_GT(bytes(tokens + 1), 0x1p28);
+  const outcome at_context = run(shape + "--memory 0.25 --context 1000");
+  EXPECT_EQ(number(lines_with(at_context.text, "k:int4").at(0), "sequences_in_memory"),
+            std::floor(0x1p28 / bytes(1000)));
 }
 
 TEST(OwnCodec, is_better_than_int4_and_the_same_on_every_isa) {
@@ -185,6 +189,31 @@ TEST(OwnCodec, is_better_than_int4_and_the_same_on_every_isa) {
     EXPECT_EQ(number(own[i], "key_error"), number(own[0], "key_error"));
     EXPECT_LT(number(own[i], "difference_to_scalar"), 1e-6);
   }
+}
+
+TEST(Scales, calibrated_ones_clip_nothing_and_serve_every_head) {
+  const std::string file = testing::TempDir() + "kvaxis_scales.safetensors";
+  const outcome o = run("scales --json --write " + file);
+  ASSERT_EQ(o.exit_code, 0) << o.text;
+  for (const char* codec : {"e4m3", "int8s"}) {
+    const auto row = [&](const char* scales) {
+      return lines_with(o.text, "\"codec\": \"" + std::string(codec) + "\", \"scales\": \"" + scales + "\"").at(0);
+    };
+    EXPECT_GT(number(row("1"), "clipped"), 100);
+    EXPECT_EQ(number(row("one"), "clipped"), 0);
+    EXPECT_EQ(number(row("one per head"), "clipped"), 0);
+    for (const char* error : {"key_error", "worst_key_error", "value_error", "worst_value_error"}) {
+      EXPECT_LT(number(row("one"), error), number(row("1"), error) + 1e-9) << error;
+      EXPECT_LT(number(row("one per head"), error), 0.06) << error;
+    }
+  }
+  const outcome shown = run("scales --json --show " + file);
+  ASSERT_EQ(shown.exit_code, 0) << shown.text;
+  const std::string k = lines_with(shown.text, "model.layers.0.self_attn.k_scale").at(0);
+  EXPECT_NE(k.find(R"("dtype": "F32", "shape": "[4,1,1]")"), std::string::npos) << k;
+  EXPECT_NEAR(number(k, "largest") / number(k, "smallest"), 8, 2);  // the sizes of the heads
+  ASSERT_EQ(std::remove(file.c_str()), 0);
+  EXPECT_EQ(run("scales --show " + file).exit_code, 1);
 }
 
 TEST(Quickstart, prints_what_it_saved) {
@@ -220,7 +249,7 @@ TEST(Threads, one_row_for_each_adapter_and_number_of_threads) {
 }
 
 TEST(Examples, help_and_options_that_are_wrong) {
-  for (const char* name : {"axes", "own_codec", "plan", "threads"}) {
+  for (const char* name : {"axes", "own_codec", "plan", "scales", "threads"}) {
     const outcome help = run(std::string(name) + " --help");
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_EQ(help.text.rfind("usage:", 0), 0U) << help.text;
@@ -228,9 +257,10 @@ TEST(Examples, help_and_options_that_are_wrong) {
     EXPECT_EQ(wrong.exit_code, 2);
     EXPECT_NE(wrong.text.find("--help"), std::string::npos) << wrong.text;
   }
-  for (const char* command : {"plan", "plan --model nothing", "plan --model Qwen3-8B --context 0", "plan --list --json",
-                              "plan --layers 1 --kv-heads 1 --head-dim 577", "axes --seed", "axes --seed x",
-                              "threads --threads -1", "threads --tokens 0"}) {
+  for (const char* command :
+       {"plan", "plan --model nothing", "plan --model Qwen3-8B --context 0", "plan --list --json",
+        "plan --layers 1 --kv-heads 1 --head-dim 577", "axes --seed", "axes --seed x", "scales --show",
+        "scales --show a --seed 1", "threads --threads -1", "threads --tokens 0"}) {
     EXPECT_EQ(run(command).exit_code, 2) << command;
   }
   EXPECT_EQ(run("plan --model Qwen3-8B --policy k:int5,v:f16").exit_code, 1);

@@ -23,6 +23,7 @@ class counting_allocator {
   int live_blocks = 0;
   std::size_t live_bytes = 0;
   std::size_t peak_bytes = 0;
+  std::size_t total_bytes = 0;  // of all blocks ever handed out
 
  private:
   static void* allocate(void* context, std::size_t bytes, std::size_t alignment) noexcept {
@@ -34,6 +35,7 @@ class counting_allocator {
     std::memset(p, 0xFF, bytes);
     ++self.live_blocks;
     self.live_bytes += bytes;
+    self.total_bytes += bytes;
     if (self.live_bytes > self.peak_bytes) self.peak_bytes = self.live_bytes;
     return p;
   }

@@ -39,7 +39,10 @@ class oracle {
   };
 
   // `rope` is the cache's; it does not count for keys stored `post`.
-  oracle(const kvaxis::any_kv_cache& cache, const kvaxis::rope& rope) : oracle(cache, rope, positions_of(cache)) {}
+  oracle(const kvaxis::any_kv_cache& cache, const kvaxis::rope& rope) : oracle(cache, rope, positions_of(cache)) {
+    const kvaxis::sequence_view view = cache.view();
+    for (int i = 0; i < view.entry_count && view.entries[i].pinned; ++i) pinned_ += size(view.entries[i].count);
+  }
 
   oracle(const kvaxis::any_kv_cache& cache, const kvaxis::rope& rope, std::vector<std::int64_t> positions)
       : positions_(std::move(positions)),
@@ -80,7 +83,7 @@ class oracle {
     const double factor = rope_.attention_factor * rope_.attention_factor;
     logits l;
     for (int i = 0; i < n_query; ++i) {
-      const std::int64_t position = first_position + i;
+      const std::int64_t position = o.query_positions == nullptr ? first_position + i : o.query_positions[i];
       const turn angles(rope_, position);
       for (int h = 0; h < heads; ++h) {
         const float* from = q.data() + size(i * heads + h) * size(head_dim_);
@@ -101,7 +104,9 @@ class oracle {
           }
           const double cap = static_cast<double>(o.soft_cap);
           const double logit = cap > 0 ? cap * std::tanh(scale * sum / cap) : scale * sum;
-          l.value.push_back(positions_[t] <= position ? logit : -std::numeric_limits<double>::infinity());
+          const bool in_window = o.sliding_window == 0 || positions_[t] > position - o.sliding_window;
+          const bool sees = positions_[t] <= position && (in_window || (o.pins_visible && t < pinned_));
+          l.value.push_back(sees ? logit : -std::numeric_limits<double>::infinity());
           l.magnitude.push_back(scale * magnitude);
         }
       }
@@ -119,8 +124,10 @@ class oracle {
     result r;
     for (std::size_t row = 0; row < size(n_query) * size(heads); ++row) {
       double top = -std::numeric_limits<double>::infinity();
-      double total = 0;
+      if (o.sink_logits != nullptr) top = static_cast<double>(o.sink_logits[row % size(heads)]);
+      const double sink = top;
       for (std::size_t t = 0; t < tokens; ++t) top = std::max(top, logit[row * tokens + t]);
+      double total = o.sink_logits == nullptr ? 0.0 : std::exp(sink - top);
       for (std::size_t t = 0; t < tokens; ++t) {
         if (is_masked(logit[row * tokens + t])) continue;
         weights[row * tokens + t] = std::exp(logit[row * tokens + t] - top);
@@ -181,6 +188,7 @@ class oracle {
   int kv_heads_;
   int head_dim_;
   int value_dim_;
+  std::size_t pinned_ = 0;  // tokens
   double largest_value_ = 0;
   std::vector<double> keys_;    // [token][kv_head][head_dim], rotated to their positions
   std::vector<double> values_;  // [token][kv_head][value_dim]

@@ -74,7 +74,7 @@ class tile_under_test {
       }
     }
   }
-  void fold(int count) { kvaxis::fold_tile(*exact_, count, *folded_, {numbers_.data(), codes_.data()}); }
+  void fold(int count) { kvaxis::fold_tile(*exact_, 0, count, *folded_, {numbers_.data(), codes_.data()}); }
 
   [[nodiscard]] std::vector<float> key(int head, int token) const {
     std::vector<float> out(static_cast<std::size_t>(format_->head_dim));

@@ -1,4 +1,4 @@
-// Attention over one layer of one sequence: checks, splits the work into tasks, and merges what they bring.
+// Attention over layers of sequences: splits the work into tasks, and merges what they bring.
 #pragma once
 
 #include <cmath>
@@ -9,30 +9,55 @@
 KVAXIS_BEGIN_NAMESPACE
 namespace detail {
 
-// Blocks of queries that a call of n queries can have at most, wherever its positions begin.
-[[nodiscard]] inline int most_blocks(int n_query, int group) noexcept {
+// Blocks of queries that a call of n queries can have at least and at most, wherever its positions lie.
+[[nodiscard]] inline int least_blocks(int n_query, int group) noexcept {
   const int size = block_queries(group);
-  return n_query <= 1 ? n_query : (n_query + size - 2) / size + 1;
+  return (n_query + size - 1) / size;
+}
+[[nodiscard]] inline int most_blocks(int n_query, int group, bool any_order) noexcept {
+  const int size = block_queries(group);
+  if (n_query <= 1 || any_order) return n_query;
+  return (n_query + size - 2) / size + 1;
 }
 
-// The blocks of a call: queries up to the next multiple of block_queries().
+// The blocks of a call: queries up to the next multiple of block_queries(); with positions of their own, as many of the
+// following ones as lie between the same multiples.
 struct query_blocks {
+  const std::int64_t* positions;
   std::int64_t first_position;
   std::int64_t first_multiple;
   int size;
   int n_query;
-  int count;
+  int count = 0;
 
-  query_blocks(std::int64_t position, int n, int group) noexcept
-      : first_position(position), size(block_queries(group)), n_query(n) {
-    first_multiple = floor_to_multiple(position, size);
-    count = static_cast<int>((position + n - first_multiple + size - 1) / size);
+  query_blocks(const problem& p, int n) noexcept
+      : positions(p.positions), first_position(p.first_position), size(block_queries(p.group)), n_query(n) {
+    first_multiple = floor_to_multiple(first_position, size);
+    if (n == 0) return;
+    if (positions == nullptr) {
+      count = static_cast<int>((first_position + n - first_multiple + size - 1) / size);
+      return;
+    }
+    for (int first = 0; first < n; first = end_of(first)) ++count;
   }
   [[nodiscard]] query_block block(int index, int head, int heads) const noexcept {
-    const std::int64_t begin = first_multiple + static_cast<std::int64_t>(index) * size - first_position;
-    const std::int64_t end = begin + size < n_query ? begin + size : n_query;
-    const std::int64_t first = begin > 0 ? begin : 0;
-    return {static_cast<int>(first), static_cast<int>(end - first), head, heads};
+    if (positions == nullptr) {
+      const std::int64_t begin = first_multiple + static_cast<std::int64_t>(index) * size - first_position;
+      const std::int64_t end = begin + size < n_query ? begin + size : n_query;
+      const std::int64_t first = begin > 0 ? begin : 0;
+      return {static_cast<int>(first), static_cast<int>(end - first), head, heads};
+    }
+    int first = 0;
+    for (int i = 0; i < index; ++i) first = end_of(first);
+    return {first, end_of(first) - first, head, heads};
+  }
+
+ private:
+  [[nodiscard]] int end_of(int first) const noexcept {
+    const std::int64_t multiple = floor_to_multiple(positions[first], size);
+    int end = first + 1;
+    while (end < n_query && end - first < size && floor_to_multiple(positions[end], size) == multiple) ++end;
+    return end;
   }
 };
 
@@ -46,43 +71,44 @@ struct work_plan {
   int columns = 0;  // items of a range
   bool split = false;
   int items = 0;
-  int tasks = 0;
   int rows = 0;                 // of an item's kv head, at most
   std::size_t slice_bytes = 0;  // scratch of a task
   std::size_t state_bytes = 0;  // of an item
-
-  [[nodiscard]] std::size_t bytes() const noexcept {
-    return static_cast<std::size_t>(tasks) * slice_bytes + static_cast<std::size_t>(items) * state_bytes + 64;
-  }
 };
 
-inline work_plan plan_work(const tile_format& f, int entry_count, int blocks, int n_query, int group,
-                           int max_tasks) noexcept {
+inline work_plan plan_work(const sequence_view& s, int blocks, int n_query, int group, int max_tasks) noexcept {
   const int size = block_queries(group);
+  const int kv_heads = s.format->kv_heads;
   work_plan w;
   w.rows = (n_query < size ? n_query : size) * group;
-  w.ranges = entry_count == 0 ? 1 : (entry_count + range_entries - 1) / range_entries;
-  w.split = blocks * f.kv_heads < max_tasks || blocks == 1;
+  w.ranges = s.entry_count == 0 ? 1 : (s.entry_count + range_entries - 1) / range_entries;
+  w.split = blocks * kv_heads < max_tasks || blocks == 1;
   if (blocks == 1) {
-    w.heads = f.kv_heads;
-    while (w.heads > 1 && (f.kv_heads % w.heads != 0 || w.ranges * (f.kv_heads / w.heads) < max_tasks)) --w.heads;
+    w.heads = kv_heads;
+    while (w.heads > 1 && (kv_heads % w.heads != 0 || w.ranges * (kv_heads / w.heads) < max_tasks)) --w.heads;
   }
-  w.columns = blocks * (f.kv_heads / w.heads);
+  w.columns = blocks * (kv_heads / w.heads);
   w.items = w.columns * (w.split ? w.ranges : 1);
-  w.tasks = w.items < max_tasks ? w.items : max_tasks;
-  const std::size_t state_bytes = round_up(state_floats(f, w.heads * w.rows) * sizeof(float), std::size_t{64});
+  const std::size_t state_bytes = round_up(state_floats(*s.format, w.heads * w.rows) * sizeof(float), std::size_t{64});
   w.state_bytes = w.split ? state_bytes : 0;
-  w.slice_bytes = scratch_bytes(f, w.heads, w.rows) + 2 * state_bytes;
+  w.slice_bytes = scratch_bytes(s, w.heads, w.rows) + 2 * state_bytes;
   return w;
 }
 
-// Bytes that are enough for any first position.
-inline std::size_t most_bytes(const tile_format& f, int entry_count, int n_query, int group, int max_tasks) noexcept {
+// Bytes of a call with one job.
+inline std::size_t bytes_of(const work_plan& w, int max_tasks) noexcept {
+  const int tasks = w.items < max_tasks ? w.items : max_tasks;
+  return static_cast<std::size_t>(tasks) * w.slice_bytes + static_cast<std::size_t>(w.items) * w.state_bytes + 64;
+}
+
+// Bytes that are enough for any positions. From max_tasks blocks on there are no states of items, and all plans alike.
+inline std::size_t most_bytes(const sequence_view& s, int n_query, int group, int max_tasks, bool any_order) noexcept {
   std::size_t most = 0;
-  for (int blocks = (n_query + block_queries(group) - 1) / block_queries(group); blocks <= most_blocks(n_query, group);
-       ++blocks) {
-    const std::size_t bytes = plan_work(f, entry_count, blocks, n_query, group, max_tasks).bytes();
+  const int end = most_blocks(n_query, group, any_order);
+  for (int blocks = least_blocks(n_query, group); blocks <= end; ++blocks) {
+    const std::size_t bytes = bytes_of(plan_work(s, blocks, n_query, group, max_tasks), max_tasks);
     most = bytes > most ? bytes : most;
+    if (blocks > max_tasks) break;
   }
   return most;
 }
@@ -97,36 +123,49 @@ struct task_memory {
   softmax_state state;
   softmax_state part;  // of one range, before it is merged
 };
-inline task_memory slice(const tile_format& f, const work_plan& w, std::byte* base, int task) noexcept {
+inline task_memory place_task(const sequence_view& s, const work_plan& w, std::byte* base) noexcept {
   const int rows = w.heads * w.rows;
-  arena a(base + static_cast<std::size_t>(task) * w.slice_bytes);
+  arena a(base);
   task_memory m;
-  m.buffers = place_scratch(f, w.heads, w.rows, a);
-  m.state = place_state(rows, a.take<float>(state_floats(f, rows)));
-  m.part = place_state(rows, a.take<float>(state_floats(f, rows)));
+  m.buffers = place_scratch(s, w.heads, w.rows, a);
+  m.state = place_state(rows, a.take<float>(state_floats(*s.format, rows)));
+  m.part = place_state(rows, a.take<float>(state_floats(*s.format, rows)));
   return m;
 }
 
 // For calls that take one query and one kv head at a time: never more than any plan's slice.
-inline task_memory single_slice(const tile_format& f, int group, const workspace& memory) noexcept {
+inline task_memory single_slice(const sequence_view& s, int group, const workspace& memory) noexcept {
   work_plan one;
   one.rows = group;
-  return slice(f, one, align_workspace(memory), 0);
+  return place_task(s, one, align_workspace(memory));
 }
 
-// Out = sums / totals, and the log-sum-exp; a query that saw no key gets 0 and minus infinity.
+// Out = sums / totals, and the log-sum-exp; a query that saw no key gets 0, and minus infinity or its sink logit.
 inline void write_result(const problem& p, const query_block& b, const softmax_state& s, float* out,
                          float* lse) noexcept {
   const tile_format& f = *p.sequence.format;
   for (int i = 0; i < b.heads * b.queries * p.group; ++i) {
     const int query = b.first + i / p.group % b.queries;
-    const int head = b.head + i / (b.queries * p.group);
-    const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(query) * p.query_heads + head * p.group + i % p.group;
-    const float total = s.totals[i];
-    const float inverse = total > 0.0F ? 1.0F / total : 0.0F;
-    const float* sums = s.sums + i * sum_stride(f) + first_sum(f);
-    for (int c = 0; c < f.value_dim; ++c) out[row * f.value_dim + c] = total > 0.0F ? sums[c] * inverse : 0.0F;
-    if (lse != nullptr) lse[row] = total > 0.0F ? s.maxima[i] + std::log(total) : bits_float(0xFF800000U);
+    const int query_head = (b.head + i / (b.queries * p.group)) * p.group + i % p.group;
+    const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(query) * p.query_heads + query_head;
+    float* const to = out + row * f.value_dim;
+    const float* const sums = s.sums + i * sum_stride(f) + first_sum(f);
+    const bool seen = s.totals[i] > 0.0F;
+    float top = s.maxima[i];
+    float total = s.totals[i];
+    float factor = 1.0F;
+    if (p.sink_logits != nullptr) {
+      const float sink = p.sink_logits[query_head];
+      if (!seen || sink > top) {
+        factor = seen ? std::exp(top - sink) : 0.0F;
+        top = sink;
+        total *= factor;
+      }
+      total += std::exp(sink - top);
+    }
+    const float inverse = seen ? factor / total : 0.0F;
+    for (int c = 0; c < f.value_dim; ++c) to[c] = seen ? sums[c] * inverse : 0.0F;
+    if (lse != nullptr) lse[row] = total > 0.0F ? top + std::log(total) : bits_float(0xFF800000U);
   }
 }
 
@@ -135,49 +174,93 @@ inline void run_tasks(int tasks, const parallel_for& parallel, task body) {
   for (int t = 0; t < tasks; ++t) body(t);
 }
 
-inline void attend(const problem& p, const query_blocks& blocks, const work_plan& w, float* out, float* lse,
-                   const workspace& memory, const parallel_for& parallel) {
-  const tile_format& f = *p.sequence.format;
-  const walk_table& walk = active_walk();
-  std::byte* base = align_workspace(memory);
-  const auto range_end = [&](int range) {
-    const int end = (range + 1) * range_entries;
-    return end < p.sequence.entry_count ? end : p.sequence.entry_count;
-  };
-  std::byte* states = base + static_cast<std::size_t>(w.tasks) * w.slice_bytes;
-  const auto state_of = [&](int item, int rows) {
-    return place_state(rows, reinterpret_cast<float*>(states + static_cast<std::size_t>(item) * w.state_bytes));
-  };
-  const int parts = f.kv_heads / w.heads;
-  const auto body = [&](int t) {
-    const task_memory m = slice(f, w, base, t);
-    for (int item = t; item < w.items; item += w.tasks) {
-      const query_block b = blocks.block(item % w.columns / parts, item % parts * w.heads, w.heads);
-      const int rows = b.heads * b.queries * p.group;
-      if (w.split) {  // all heads of a range, then the next range: that is how they lie in memory
-        const int range = item / w.columns;
-        walk.attend_range(p, b, range * range_entries, range_end(range), m.buffers, state_of(item, rows));
-        continue;
-      }
-      walk.attend_range(p, b, 0, range_end(0), m.buffers, m.state);
-      for (int range = 1; range < w.ranges; ++range) {
-        walk.attend_range(p, b, range * range_entries, range_end(range), m.buffers, m.part);
-        walk.merge(f, rows, m.part, m.state);
-      }
-      write_result(p, b, m.state, out, lse);
-    }
-  };
-  run_tasks(w.tasks, parallel, body);
-  if (!w.split) return;
-  for (int column = 0; column < w.columns; ++column) {
-    const query_block b = blocks.block(column / parts, column % parts * w.heads, w.heads);
-    const int rows = b.heads * b.queries * p.group;
-    const softmax_state whole = state_of(column, rows);
-    for (int range = 1; range < w.ranges; ++range) {
-      walk.merge(f, rows, state_of(range * w.columns + column, rows), whole);
-    }
-    write_result(p, b, whole, out, lse);
+// One call of attend: its items and columns follow those of the jobs before it.
+struct attend_job {
+  problem p;
+  query_blocks blocks;
+  work_plan work;
+  float* out = nullptr;
+  float* lse = nullptr;
+  std::int64_t first_item = 0;
+  std::byte* states = nullptr;
+
+  attend_job(const problem& what, int n_query, int max_tasks, float* to, float* lse_to) noexcept
+      : p(what),
+        blocks(what, n_query),
+        work(plan_work(what.sequence, blocks.count, n_query, what.group, max_tasks)),
+        out(to),
+        lse(lse_to) {}
+
+  [[nodiscard]] int parts() const noexcept { return p.sequence.format->kv_heads / work.heads; }
+  [[nodiscard]] query_block block_of(int column) const noexcept {
+    return blocks.block(column / parts(), column % parts() * work.heads, work.heads);
   }
+  [[nodiscard]] int rows_of(const query_block& b) const noexcept { return b.heads * b.queries * p.group; }
+  [[nodiscard]] softmax_state state_of(int item, int rows) const noexcept {
+    return place_state(rows, reinterpret_cast<float*>(states + static_cast<std::size_t>(item) * work.state_bytes));
+  }
+
+  void walk_range(const walk_table& walk, const query_block& b, int range, const scratch& buffers,
+                  const softmax_state& into) const noexcept {
+    const int end = (range + 1) * range_entries;
+    walk.attend_range(p, b, range * range_entries, end < p.sequence.entry_count ? end : p.sequence.entry_count, buffers,
+                      into);
+  }
+  // All heads of a range, then the next range: that is how they lie in memory.
+  void run_item(const walk_table& walk, int item, std::byte* slice) const noexcept {
+    const query_block b = block_of(item % work.columns);
+    const int rows = rows_of(b);
+    const task_memory m = place_task(p.sequence, work, slice);
+    if (work.split) return walk_range(walk, b, item / work.columns, m.buffers, state_of(item, rows));
+    walk_range(walk, b, 0, m.buffers, m.state);
+    for (int range = 1; range < work.ranges; ++range) {
+      walk_range(walk, b, range, m.buffers, m.part);
+      walk.merge(*p.sequence.format, rows, m.part, m.state);
+    }
+    write_result(p, b, m.state, out, lse);
+  }
+  // What is left to do when all items of a split job have run.
+  void merge_ranges(const walk_table& walk) const noexcept {
+    for (int column = 0; work.split && column < work.columns; ++column) {
+      const query_block b = block_of(column);
+      const softmax_state whole = state_of(column, rows_of(b));
+      for (int range = 1; range < work.ranges; ++range) {
+        walk.merge(*p.sequence.format, rows_of(b), state_of(range * work.columns + column, rows_of(b)), whole);
+      }
+      write_result(p, b, whole, out, lse);
+    }
+  }
+};
+
+// Runs jobs on the memory from `base` on, which is aligned. Task t takes the items t, t + tasks, ... of all jobs.
+inline void attend(attend_job* jobs, int count, int max_tasks, std::byte* base, const parallel_for& parallel) {
+  const walk_table& walk = active_walk();
+  std::int64_t items = 0;
+  std::size_t slice_bytes = 0;
+  for (int i = 0; i < count; ++i) {
+    jobs[i].first_item = items;
+    items += jobs[i].work.items;
+    slice_bytes = std::max(slice_bytes, jobs[i].work.slice_bytes);
+  }
+  const int tasks = items < max_tasks ? static_cast<int>(items) : max_tasks;
+  std::byte* states = base + static_cast<std::size_t>(tasks) * slice_bytes;
+  for (int i = 0; i < count; ++i) {
+    jobs[i].states = states;
+    states += static_cast<std::size_t>(jobs[i].work.items) * jobs[i].work.state_bytes;
+  }
+  const auto run = [&](int t) {
+    const attend_job* job = jobs;
+    for (std::int64_t item = t; item < items; item += tasks) {
+      while (item >= job->first_item + job->work.items) ++job;
+      job->run_item(walk, static_cast<int>(item - job->first_item), base + static_cast<std::size_t>(t) * slice_bytes);
+    }
+  };
+  run_tasks(tasks, parallel, run);
+  const int mergers = count < max_tasks ? count : max_tasks;
+  const auto merge = [&](int t) {
+    for (int i = t; i < count; i += mergers) jobs[i].merge_ranges(walk);
+  };
+  run_tasks(mergers, parallel, merge);
 }
 
 }  // namespace detail

@@ -14,9 +14,10 @@ constexpr int panel_channels = 64;
 
 // Stored channels first .. first + count - 1 of the run that begins at slot `run`, as f32 rows [token][count]; `first` and
 // `count` are multiples of 16. Channels that the tile does not have are 0, tokens from `end` on may be missing.
-inline void decode_panel(const tile_format& f, const tile& t, int head, const block_view& keys, int run, int end,
+inline void decode_panel(const tile_format& f, const entry& e, int head, const block_view& keys, int run, int end,
                          int first, int count, float* out) noexcept {
-  if (!t.folded) {
+  const tile& t = *e.tile;
+  if (!e.folded) {
     for (int i = run; i < end; ++i, out += count) {
       if (f.half_rows) {
         as_floats(t.key_row<float16>(head, i) + first, count, out);
@@ -42,13 +43,13 @@ inline void decode_panel(const tile_format& f, const tile& t, int head, const bl
 }
 
 // Adds the values of slots first_row .. end_row - 1.
-inline void sum_latent(const tile_format& f, const tile& t, int head, const sum_request& r, int rows,
+inline void sum_latent(const tile_format& f, const entry& e, int head, const sum_request& r, int rows,
                        const scratch& s) noexcept {
   const int begin = f.first_value - detail::first_sum(f);
   const int end = detail::round_up(f.first_value + f.value_dim, 16);
   block_view keys;
-  if (t.folded) {
-    keys = view_block(f.key, *f.key_codec, f.key_given[head], t.key_block(head), s.key_scale, s.key_offset);
+  if (e.folded) {
+    keys = view_block(f.key, *f.key_codec, f.key_given[head], e.tile->key_block(head), s.key_scale, s.key_offset);
   }
   for (int run = r.first_row / run_tokens * run_tokens; run < r.end_row; run += run_tokens) {
     sum_request part = r;
@@ -57,7 +58,7 @@ inline void sum_latent(const tile_format& f, const tile& t, int head, const sum_
     part.end_row = r.end_row - run < run_tokens ? r.end_row - run : run_tokens;
     for (int c = begin; c < end; c += panel_channels) {
       const int count = end - c < panel_channels ? end - c : panel_channels;
-      decode_panel(f, t, head, keys, run, run + part.end_row, c, count, s.expanded);
+      decode_panel(f, e, head, keys, run, run + part.end_row, c, count, s.expanded);
       part.sums = r.sums + (c - begin);
       run_batches(kernels<unit_kind::f32>.sums, view_rows(s.expanded, run_tokens, count), part, rows);
     }

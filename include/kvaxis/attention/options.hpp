@@ -1,6 +1,8 @@
 // What a caller asks of attention, and what the walk over the tiles needs to know.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -14,6 +16,11 @@ struct attend_options {
   float soft_cap = 0.0F;  // logits become cap * tanh(logit / cap), before the mask; 0: none
   int max_tasks = 16;     // the most tasks that are handed to parallel_for at once; each has a slice of the workspace
   kvaxis::arithmetic arithmetic = arithmetic::automatic;  // of the sums, see attention/integer.hpp
+  // A query sees the keys of this many positions, its own the last; 0: all up to its own.
+  std::int64_t sliding_window = 0;
+  bool pins_visible = false;           // pinned tokens are seen beyond the sliding window too
+  const float* sink_logits = nullptr;  // [query_heads]: e^sink joins the softmax's denominator; without scale or cap
+  const std::int64_t* query_positions = nullptr;  // [n_query], any order, instead of first_position + query
 };
 
 // Scratch memory of one call, any alignment; see workspace_bytes(). One per concurrent call.
@@ -24,9 +31,10 @@ struct workspace {
 
 // One layer of one sequence.
 struct sequence_view {
-  const tile_format* format = nullptr;
+  const tile_format* format = nullptr;  // of new tiles; shape, rotation and tile length are those of all
   const entry* entries = nullptr;
   int entry_count = 0;
+  std::array<const tile_format*, max_tiers> tiers{};  // [entry::tier]; null where there is no such tier
 };
 
 namespace detail {
@@ -39,10 +47,14 @@ struct problem {
   sequence_view sequence;
   const float* q = nullptr;  // [query][query_head][head_dim], natural order
   std::int64_t first_position = 0;
+  const std::int64_t* positions = nullptr;  // [query], instead of first_position + query
   int query_heads = 0;
   int group = 0;  // query heads per kv head
   float scale = 1.0F;
   float soft_cap = 0.0F;
+  std::int64_t sliding_window = 0;
+  bool pins_visible = false;
+  const float* sink_logits = nullptr;
   kvaxis::arithmetic arithmetic = arithmetic::automatic;
   const integer_kernels* integer = nullptr;  // null: f32
 };
@@ -117,17 +129,34 @@ struct softmax_state {
   return {memory, memory + rows, memory + 2 * rows};
 }
 
-inline scratch place_scratch(const tile_format& f, int kv_heads, int rows, arena& a) noexcept {
+// The most of each kind that a tile of any tier needs.
+struct block_sizes {
+  std::size_t key_groups = 0;
+  std::size_t value_groups = 0;
+  std::size_t segments = 0;
+  std::size_t row_numbers = 0;  // of a run, decoded
+
+  explicit block_sizes(const sequence_view& s) noexcept {
+    const auto raise = [](std::size_t& size, int to) { size = std::max(size, static_cast<std::size_t>(to)); };
+    for (const tile_format* f : s.tiers) {
+      if (f == nullptr) continue;
+      raise(key_groups, round_up(f->key.groups(), 16));
+      raise(value_groups, round_up(f->value.groups(), 16));
+      raise(segments, f->value.across || f->is_latent() ? 0 : f->value.groups_per_line());
+      raise(row_numbers, run_tokens * std::max(f->key.rows, sum_stride(*f)));
+    }
+  }
+};
+
+inline scratch place_scratch(const sequence_view& sequence, int kv_heads, int rows, arena& a) noexcept {
+  const tile_format& f = *sequence.format;
+  const block_sizes sizes(sequence);
   const auto heads = static_cast<std::size_t>(rows);
   const auto queries = heads * std::size_t{query_stride};
   const auto stride = static_cast<std::size_t>(f.key_stride);
-  const auto key_groups = static_cast<std::size_t>(round_up(f.key.groups(), 16));
-  const auto value_groups = static_cast<std::size_t>(round_up(f.value.groups(), 16));
-  const auto segments = static_cast<std::size_t>(f.value.across || f.is_latent() ? 0 : f.value.groups_per_line());
-  const std::size_t byte_rows = heads * (segments > 1 ? segments : 1);
-  const std::size_t parameters = key_groups > value_groups ? key_groups : value_groups;
-  const int key_rows = f.key.rows * run_tokens;
-  const int value_rows = run_tokens * sum_stride(f);
+  const std::size_t segments = sizes.segments;
+  const std::size_t byte_rows = heads * std::max(segments, std::size_t{1});
+  const std::size_t parameters = std::max(sizes.key_groups, sizes.value_groups);
   scratch s;
   s.query = a.take<float>(static_cast<std::size_t>(kv_heads) * queries);
   s.tile_queries = a.take<float>(queries);
@@ -138,13 +167,13 @@ inline scratch place_scratch(const tile_format& f, int kv_heads, int rows, arena
   s.turn_sin = a.take<float>(std::size_t{step_entries} * stride);
   s.scores = a.take<float>(heads * std::size_t{score_stride});
   s.tile_scores = a.take<float>(heads * std::size_t{score_stride});
-  s.key_scale = a.take<float>(key_groups);
-  s.key_offset = a.take<float>(key_groups);
-  s.value_scale = a.take<float>(value_groups);
-  s.value_offset = a.take<float>(value_groups);
+  s.key_scale = a.take<float>(sizes.key_groups);
+  s.key_offset = a.take<float>(sizes.key_groups);
+  s.value_scale = a.take<float>(sizes.value_groups);
+  s.value_offset = a.take<float>(sizes.value_groups);
   s.value_weights = a.take<float>(segments * heads * std::size_t{score_stride});
   s.value_constants = a.take<float>(segments * heads);
-  s.expanded = a.take<float>(static_cast<std::size_t>(key_rows > value_rows ? key_rows : value_rows));
+  s.expanded = a.take<float>(sizes.row_numbers);
   s.scales = a.take<float>(parameters);
   s.centres = a.take<float>(parameters);
   s.folded = a.take<float>(byte_rows * std::size_t{byte_stride});
@@ -155,21 +184,45 @@ inline scratch place_scratch(const tile_format& f, int kv_heads, int rows, arena
   return s;
 }
 
-[[nodiscard]] inline std::size_t scratch_bytes(const tile_format& f, int kv_heads, int rows) noexcept {
+[[nodiscard]] inline std::size_t scratch_bytes(const sequence_view& s, int kv_heads, int rows) noexcept {
   arena count(nullptr);
-  place_scratch(f, kv_heads, rows, count);
+  place_scratch(s, kv_heads, rows, count);
   return count.used();
 }
 
-// The tokens of an entry that a query at `position` sees: slots begin .. end - 1.
+[[nodiscard]] inline std::int64_t position_of(const problem& p, int query) noexcept {
+  return p.positions == nullptr ? p.first_position + query : p.positions[query];
+}
+
+// The positions of a block's queries: lowest and highest.
+struct position_range {
+  std::int64_t low;
+  std::int64_t high;
+};
+[[nodiscard]] inline position_range positions_of(const problem& p, const query_block& b) noexcept {
+  position_range r{position_of(p, b.first), position_of(p, b.first + b.queries - 1)};
+  for (int i = 0; p.positions != nullptr && i < b.queries; ++i) {
+    const std::int64_t at = p.positions[b.first + i];
+    r = {at < r.low ? at : r.low, at > r.high ? at : r.high};
+  }
+  return r;
+}
+
+// The tokens of an entry that at least one of the queries at some positions sees, if they are next to each other: slots
+// begin .. end - 1.
 struct slot_range {
   int begin;
   int end;
 };
-[[nodiscard]] inline slot_range visible_slots(const entry& e, std::int64_t position) noexcept {
-  const std::int64_t last = position - e.base_position + 1;
-  const int end = e.begin + e.count;
-  return {e.begin, last < e.begin ? e.begin : last < end ? static_cast<int>(last) : end};
+[[nodiscard]] inline slot_range visible_slots(const problem& p, const entry& e, position_range queries) noexcept {
+  const auto clamped = [&e](std::int64_t slot) {
+    const int end = e.begin + e.count;
+    return slot < e.begin ? e.begin : slot < end ? static_cast<int>(slot) : end;
+  };
+  const int end = clamped(queries.high - e.base_position + 1);
+  if (p.sliding_window == 0 || (p.pins_visible && e.pinned)) return {e.begin, end};
+  const int begin = clamped(queries.low - e.base_position - p.sliding_window + 1);
+  return {begin < end ? begin : end, end};
 }
 
 }  // namespace detail

@@ -23,9 +23,6 @@ inline void run_batches(const std::array<Kernel, 5>& table, const block_view& b,
 }
 
 inline int rows_of(const problem& p, const query_block& b) noexcept { return b.queries * p.group; }
-inline std::int64_t position_of(const problem& p, const query_block& b, int query) noexcept {
-  return p.first_position + b.first + query;
-}
 
 // Turns rows of queries, or a key, by the angles of their pairs: `sine` has a minus for the first member of a pair.
 inline void turn_rows(const float* cosine, const float* sine, int channels, const float* from, int rows,
@@ -54,7 +51,7 @@ inline void load_queries(const problem& p, const query_block& b, const scratch& 
     for (int c = 0; c < f.head_dim; ++c) {
       stored[c] = from[f.order[c]] * (c < 2 * f.pairs ? p.scale * f.query_factor : p.scale);
     }
-    const std::int64_t position = p.first_position + query;
+    const std::int64_t position = detail::position_of(p, query);
     const auto offset = static_cast<int>(position - detail::floor_to_multiple(position, run_tokens));
     turn_rows(f.row_cos + offset * f.key_stride, f.row_sin + offset * f.key_stride, f.key_stride, stored, 1, to);
   }
@@ -73,7 +70,7 @@ struct angle_walk {
   angle_walk(const problem& p, const query_block& b, const scratch& s) noexcept
       : format(*p.sequence.format),
         buffers(s),
-        query_position(detail::floor_to_multiple(position_of(p, b, 0), run_tokens)) {
+        query_position(detail::floor_to_multiple(detail::position_of(p, b.first), run_tokens)) {
     for (int i = 0; i < detail::step_entries * format.key_stride; ++i) {  // also for channels without a pair
       s.turn_cos[i] = 1.0F;
       s.turn_sin[i] = 0.0F;

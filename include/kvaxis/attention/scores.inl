@@ -150,11 +150,13 @@ struct next_block {
   const std::byte* data = nullptr;
   std::size_t bytes = 0;
 };
-inline next_block next_keys(const tile_format& f, const entry& e, int head) noexcept {
+inline next_block next_keys(const sequence_view& q, const entry& e, int head) noexcept {
+  const tile_format& f = *q.tiers[e.tier];
   return {e.tile->data() + f.head_offset + static_cast<std::size_t>(head) * f.head_bytes, f.key.bytes};
 }
-inline next_block next_values(const tile_format& f, const entry& e, int head) noexcept {
-  return {next_keys(f, e, head).data + f.key.bytes, f.value.bytes};
+inline next_block next_values(const sequence_view& q, const entry& e, int head) noexcept {
+  const tile_format& f = *q.tiers[e.tier];
+  return {next_keys(q, e, head).data + f.key.bytes, f.value.bytes};
 }
 
 // The quads whose first, and whose second, pair is in the mask.
@@ -171,8 +173,9 @@ inline void list_hot_quads(const std::uint32_t* mask, int quads, quad_list (&out
 
 // Whether the pairs of a tile that are stored rotated are summed as integers, and the hot ones alone in f32: not where
 // nearly all are hot.
-inline bool sums_keys_as_integers(const problem& p, const block_view& keys, int hot_pairs) noexcept {
-  if (!has_integer_sums(p, keys, p.sequence.format->key_codec->unit)) return false;
+inline bool sums_keys_as_integers(const problem& p, const tile_format& f, const block_view& keys,
+                                  int hot_pairs) noexcept {
+  if (!has_integer_sums(p, keys, f.key_codec->unit)) return false;
   return 8 * hot_pairs <= 3 * keys.rows;
 }
 
@@ -199,9 +202,8 @@ inline void score_cold_pairs(const problem& p, const block_view& keys, int bits,
 }
 
 // Scores of the runs first .. end - 1 of a folded tile.
-inline void score_folded(const problem& p, const tile& t, int head, const score_span& span, int rows, next_block next,
-                         const scratch& s) noexcept {
-  const tile_format& f = *t.format;
+inline void score_folded(const problem& p, const tile_format& f, const tile& t, int head, const score_span& span,
+                         int rows, next_block next, const scratch& s) noexcept {
   const block_view keys =
       view_block(f.key, *f.key_codec, f.key_given[head], t.key_block(head), s.key_scale, s.key_offset);
   quad_list hot[2];
@@ -214,7 +216,7 @@ inline void score_folded(const problem& p, const tile& t, int head, const score_
   r.sin = f.run_sin;
   r.next = next.data;
   r.next_bytes = next.bytes;
-  if (sums_keys_as_integers(p, keys, hot_pairs)) {
+  if (sums_keys_as_integers(p, f, keys, hot_pairs)) {
     const int bits = f.key.bits;
     centre_codes(keys.scale, keys.offset, f.key_stride, 1 << (bits - 1), hot_pairs > 0 ? r.hot : nullptr, s);
     score_cold_pairs(p, keys, bits, span, rows, next, s);
@@ -251,8 +253,8 @@ inline void score_exact(const tile& t, int head, const score_span& span, detail:
   }
 }
 
-// Scores of an entry's slots for the rows of kv head b.head + `nth`, `slots` being those that the last query sees; slots
-// that a query does not see, and the others of the span, are masked. The entry is number `place` of its step.
+// Scores of an entry's slots for the rows of kv head b.head + `nth`, `slots` being those that some query sees; slots that
+// a query does not see, and the others of the span, are masked. The entry is number `place` of its step.
 inline void score_entry(const problem& p, const query_block& b, int nth, const entry& e, int place,
                         detail::slot_range slots, const score_span& span, next_block next, const scratch& s) noexcept {
   const tile_format& f = *p.sequence.format;
@@ -262,13 +264,14 @@ inline void score_entry(const problem& p, const query_block& b, int nth, const e
     float* scores = span.slots + row * score_stride;
     for (int i = span.first; i < span.end; i += lanes) store(scores + i, zero());
   }
-  if (e.tile->folded) {
-    score_folded(p, *e.tile, b.head + nth, span, rows, next, s);
+  if (e.folded) {
+    score_folded(p, *p.sequence.tiers[e.tier], *e.tile, b.head + nth, span, rows, next, s);
   } else {
     score_exact(*e.tile, b.head + nth, span, slots, rows, s);
   }
   for (int row = 0; row < rows; ++row) {
-    const detail::slot_range seen = detail::visible_slots(e, position_of(p, b, row / p.group));
+    const std::int64_t position = detail::position_of(p, b.first + row / p.group);
+    const detail::slot_range seen = detail::visible_slots(p, e, {position, position});
     float* scores = span.slots + row * score_stride;
     if (p.soft_cap > 0.0F) {
       for (int i = span.first; i < seen.end; i += lanes) store(scores + i, soft_capped(load(scores + i), p.soft_cap));

@@ -69,7 +69,7 @@ inline void sum_decoded(const tile& t, int head, const block_view* b, sum_reques
 // for the other slots of the same runs.
 inline void sum_entry(const problem& p, int head, const entry& e, detail::slot_range slots, const float* weights,
                       float* sums, int rows, next_block next, const scratch& s) noexcept {
-  const tile_format& f = *p.sequence.format;
+  const tile_format& f = *p.sequence.tiers[e.tier];
   const tile& t = *e.tile;
   sum_request r;
   r.weights = weights;
@@ -79,8 +79,8 @@ inline void sum_entry(const problem& p, int head, const entry& e, detail::slot_r
   r.end_row = (slots.end + 3) / 4 * 4;
   r.next = next.data;
   r.next_bytes = next.bytes;
-  if (f.is_latent()) return sum_latent(f, t, head, r, rows, s);
-  if (!t.folded) {
+  if (f.is_latent()) return sum_latent(f, e, head, r, rows, s);
+  if (!e.folded) {
     if (f.half_rows) return sum_decoded(t, head, nullptr, r, rows, s);
     const block_view values = view_rows(t.value_row<float>(head, 0), t.capacity, f.value_stride);
     return run_batches(kernels<unit_kind::f32>.sums, values, r, rows);
@@ -110,11 +110,11 @@ inline void sum_entry(const problem& p, int head, const entry& e, detail::slot_r
 // --- The walk ------------------------------------------------------------------------------------------------------
 
 // The end of the entries from `first` on whose visible runs fit side by side into the rows of scores.
-inline int step_end(const problem& p, int first, int end, std::int64_t position, const scratch& s) noexcept {
+inline int step_end(const problem& p, int first, int end, detail::position_range queries, const scratch& s) noexcept {
   int used = 0;
   int i = first;
   for (; i < end; ++i) {
-    const detail::slot_range slots = detail::visible_slots(p.sequence.entries[i], position);
+    const detail::slot_range slots = detail::visible_slots(p, p.sequence.entries[i], queries);
     if (slots.begin < slots.end) used += score_span(slots, s.scores, 0).length();
     if (used > max_tile_tokens || i - first == detail::step_entries) break;
   }
@@ -128,13 +128,14 @@ inline void attend_step(const problem& p, const query_block& b, int nth, int beg
   const entry* const entries = p.sequence.entries;
   const int rows = rows_of(p, b);
   const int head = b.head + nth;
-  const std::int64_t last = position_of(p, b, b.queries - 1);
+  const detail::position_range queries = detail::positions_of(p, b);
   int used = 0;
   for (int i = begin; i < end; ++i) {
-    const detail::slot_range slots = detail::visible_slots(entries[i], last);
+    const detail::slot_range slots = detail::visible_slots(p, entries[i], queries);
     if (slots.begin >= slots.end) continue;
     const score_span span(slots, s.scores, used);
-    const next_block next = i + 1 < end ? next_keys(f, entries[i + 1], head) : next_values(f, entries[begin], head);
+    const next_block next =
+        i + 1 < end ? next_keys(p.sequence, entries[i + 1], head) : next_values(p.sequence, entries[begin], head);
     score_entry(p, b, nth, entries[i], i - begin, slots, span, next, s);
     used += span.length();
   }
@@ -142,10 +143,10 @@ inline void attend_step(const problem& p, const query_block& b, int nth, int beg
   take_scores(f, rows, used, s.scores, out);
   used = 0;
   for (int i = begin; i < end; ++i) {
-    const detail::slot_range slots = detail::visible_slots(entries[i], last);
+    const detail::slot_range slots = detail::visible_slots(p, entries[i], queries);
     if (slots.begin >= slots.end) continue;
     const score_span span(slots, s.scores, used);
-    const next_block next = i + 1 < end ? next_values(f, entries[i + 1], head) : ahead;
+    const next_block next = i + 1 < end ? next_values(p.sequence, entries[i + 1], head) : ahead;
     sum_entry(p, head, entries[i], slots, span.slots, out.sums, rows, next, s);
     used += span.length();
   }
@@ -157,16 +158,22 @@ inline void attend_range(const problem& p, const query_block& b, int first, int 
   const tile_format& f = *p.sequence.format;
   const entry* const entries = p.sequence.entries;
   const int rows = rows_of(p, b);
-  const std::int64_t last = position_of(p, b, b.queries - 1);
+  const detail::position_range queries = detail::positions_of(p, b);
+  const auto sees = [&](const entry& e) {
+    const detail::slot_range slots = detail::visible_slots(p, e, queries);
+    return slots.begin < slots.end;
+  };
   clear_state(f, b.heads * rows, out);
+  while (end > first && !sees(entries[end - 1])) --end;
+  if (first == end) return;
   load_queries(p, b, s);
   angle_walk angles(p, b, s);
   for (int begin = first, stop = 0; begin < end; begin = stop) {
-    stop = step_end(p, begin, end, last, s);
+    stop = step_end(p, begin, end, queries, s);
     for (int i = begin; i < stop && f.pairs > 0; ++i) angles.move_to(entries[i].base_position, i - begin);
     for (int nth = 0; nth < b.heads; ++nth) {
-      const next_block ahead = nth + 1 < b.heads ? next_keys(f, entries[begin], b.head + nth + 1)
-                               : stop < end      ? next_keys(f, entries[stop], b.head)
+      const next_block ahead = nth + 1 < b.heads ? next_keys(p.sequence, entries[begin], b.head + nth + 1)
+                               : stop < end      ? next_keys(p.sequence, entries[stop], b.head)
                                                  : next_block{};
       const int at = nth * rows;
       attend_step(p, b, nth, begin, stop, ahead, s,
@@ -184,14 +191,15 @@ inline void score_all(const problem& p, const query_block& b, const scratch& s, 
   angle_walk angles(p, b, s);
   for (int i = 0; i < count; ++i) {
     const entry& e = entries[i];
-    const detail::slot_range slots = detail::visible_slots(e, position_of(p, b, 0));
+    const detail::slot_range slots = detail::visible_slots(p, e, detail::positions_of(p, b));
     const score_span span(slots, s.scores, 0);
-    const next_block next = i + 1 < count ? next_keys(f, entries[i + 1], b.head) : next_block{};
+    const next_block next = i + 1 < count ? next_keys(p.sequence, entries[i + 1], b.head) : next_block{};
     if (f.pairs > 0) angles.move_to(e.base_position, 0);
     if (slots.begin < slots.end) score_entry(p, b, 0, e, 0, slots, span, next, s);
     for (int h = 0; h < p.group; ++h) {
       const float* scores = span.slots + h * score_stride;
       float* to = out + h * stride;
+      for (int slot = e.begin; slot < slots.begin; ++slot) to[slot - e.begin] = bits_float(0xFF800000U);
       for (int slot = slots.begin; slot < slots.end; ++slot) to[slot - e.begin] = scores[slot];
       for (int slot = slots.end; slot < e.begin + e.count; ++slot) to[slot - e.begin] = bits_float(0xFF800000U);
     }
@@ -215,7 +223,7 @@ inline void sum_all(const problem& p, int head, const scratch& s, const float* w
       const float* from = weights + h * stride;
       for (int slot = slots.begin; slot < slots.end; ++slot) to[slot] = from[slot - e.begin];
     }
-    const next_block next = i + 1 < count ? next_values(f, entries[i + 1], head) : next_block{};
+    const next_block next = i + 1 < count ? next_values(p.sequence, entries[i + 1], head) : next_block{};
     sum_entry(p, head, e, slots, span.slots, sums, p.group, next, s);
     weights += e.count;
   }

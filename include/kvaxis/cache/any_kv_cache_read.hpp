@@ -1,25 +1,10 @@
 // any_kv_cache: reading tokens back, and attention.
 #pragma once
 
-#include "any_kv_cache.hpp"
+#include "any_kv_cache_lists.hpp"
 
 KVAXIS_BEGIN_NAMESPACE
 namespace detail {
-
-struct token_place {
-  const kvaxis::tile* tile;
-  int slot;
-};
-
-// Where the token of an index lies, which is in range.
-inline token_place find_token(const sequence_view& s, std::int64_t token) noexcept {
-  const entry* e = s.entries;
-  while (token >= e->count) {
-    token -= e->count;
-    ++e;
-  }
-  return {e->tile, e->begin + static_cast<int>(token)};
-}
 
 inline status check_read(const any_kv_cache& cache, std::int64_t token, int kv_head, const float* out) noexcept {
   if (cache.format() == nullptr) return {errc::invalid_argument, "cache: not created", 0};
@@ -49,43 +34,62 @@ inline status check_buffers(const float* in, const char* argument, int n_query, 
 
 inline status any_kv_cache::read_key(std::int64_t token, int kv_head, float* out) const noexcept {
   if (status s = detail::check_read(*this, token, kv_head, out); !s.ok()) return s;
-  const detail::token_place at = detail::find_token(view(), token);
-  kvaxis::read_key(*at.tile, kv_head, at.slot, out);
+  const detail::list_place place = detail::find_place(view(), token);
+  const entry& e = entries_[place.index];
+  kvaxis::read_key(*e.tile, kv_head, e.begin + place.offset, out);
   return {};
 }
 
 inline status any_kv_cache::read_value(std::int64_t token, int kv_head, float* out) const noexcept {
   if (status s = detail::check_read(*this, token, kv_head, out); !s.ok()) return s;
-  const detail::token_place at = detail::find_token(view(), token);
-  kvaxis::read_value(*at.tile, kv_head, at.slot, out);
+  const detail::list_place place = detail::find_place(view(), token);
+  const entry& e = entries_[place.index];
+  kvaxis::read_value(*e.tile, kv_head, e.begin + place.offset, out);
   return {};
 }
 
 inline status any_kv_cache::make_problem(const float* q, int n_query, std::int64_t first_position,
                                          const attend_options& o, detail::problem& out) const noexcept {
-  if (format_ == nullptr) return {errc::invalid_argument, "cache: not created", 0};
-  const int heads = o.query_heads == 0 ? format_->kv_heads : o.query_heads;
-  if (heads < 1 || heads % format_->kv_heads != 0) return {errc::invalid_argument, "query_heads", format_->kv_heads};
-  if (heads / format_->kv_heads > max_query_group) return {errc::out_of_range, "query_heads", max_query_group};
+  if (formats_[0] == nullptr) return {errc::invalid_argument, "cache: not created", 0};
+  const int heads = o.query_heads == 0 ? formats_[0]->kv_heads : o.query_heads;
+  if (heads < 1 || heads % formats_[0]->kv_heads != 0)
+    return {errc::invalid_argument, "query_heads", formats_[0]->kv_heads};
+  if (heads / formats_[0]->kv_heads > max_query_group) return {errc::out_of_range, "query_heads", max_query_group};
   if (!is_finite(o.scale) || o.scale < 0.0F) return {errc::invalid_argument, "scale", 0};
-  if (format_->is_latent() && o.scale == 0.0F)
+  if (formats_[0]->is_latent() && o.scale == 0.0F)
     return {errc::invalid_argument, "scale: latent values have no default", 0};
   if (!is_finite(o.soft_cap) || o.soft_cap < 0.0F) return {errc::invalid_argument, "soft_cap", 0};
   if (o.max_tasks < 1) return {errc::out_of_range, "max_tasks", 1};
   if (n_query < 0) return {errc::out_of_range, "n_query", 0};
   if (n_query > max_queries) return {errc::out_of_range, "n_query", max_queries};
-  if (first_position < -max_position) return {errc::out_of_range, "first_position", -max_position};
-  if (first_position > max_position - n_query) return {errc::out_of_range, "first_position", max_position - n_query};
-  if (size_ > 0 && first_position + n_query - lowest_position_ > max_position) {
-    return {errc::out_of_range, "first_position", lowest_position_ + max_position - n_query};
+  if (o.sliding_window < 0 || o.sliding_window > 2 * max_position) {
+    return {errc::out_of_range, "sliding_window", 2 * max_position};
+  }
+  for (int h = 0; o.sink_logits != nullptr && h < heads; ++h) {
+    if (!is_finite(o.sink_logits[h])) return {errc::non_finite, "sink_logits", h};
+  }
+  for (int i = 0; i < n_query && (i == 0 || o.query_positions != nullptr); ++i) {
+    const bool listed = o.query_positions != nullptr;
+    const char* const argument = listed ? "query_positions" : "first_position";
+    const std::int64_t position = listed ? o.query_positions[i] : first_position;
+    const int more = listed ? 1 : n_query;
+    if (position < -max_position) return {errc::out_of_range, argument, -max_position};
+    if (position > max_position - more) return {errc::out_of_range, argument, max_position - more};
+    if (size_ > 0 && position + more - lowest_position_ > max_position) {
+      return {errc::out_of_range, argument, lowest_position_ + max_position - more};
+    }
   }
   out.sequence = view();
   out.q = q;
   out.first_position = first_position;
+  out.positions = o.query_positions;
   out.query_heads = heads;
-  out.group = heads / format_->kv_heads;
-  out.scale = o.scale > 0.0F ? o.scale : 1.0F / std::sqrt(static_cast<float>(format_->head_dim));
+  out.group = heads / formats_[0]->kv_heads;
+  out.scale = o.scale > 0.0F ? o.scale : 1.0F / std::sqrt(static_cast<float>(formats_[0]->head_dim));
   out.soft_cap = o.soft_cap;
+  out.sliding_window = o.sliding_window;
+  out.pins_visible = o.pins_visible;
+  out.sink_logits = o.sink_logits;
   out.arithmetic = o.arithmetic;
   out.integer = o.arithmetic == arithmetic::f32 ? nullptr : &detail::active_integer();
   return {};
@@ -93,15 +97,19 @@ inline status any_kv_cache::make_problem(const float* q, int n_query, std::int64
 
 inline std::size_t any_kv_cache::bytes_for(int n_query, const detail::problem& p,
                                            const attend_options& options) const noexcept {
-  return detail::most_bytes(*format_, entries_.size(), n_query, p.group, options.max_tasks);
+  return detail::most_bytes(p.sequence, n_query, p.group, options.max_tasks, p.positions != nullptr);
 }
 
 inline std::size_t any_kv_cache::workspace_bytes(int n_query, const attend_options& options,
                                                  std::int64_t tokens) const noexcept {
   detail::problem p;
-  if (tokens > max_position || !make_problem(nullptr, n_query, -max_position, options, p).ok()) return 0;
-  const std::int64_t more = tokens > size_ ? (tokens - size_) / format_->tokens + 2 : 0;
-  return detail::most_bytes(*format_, entries_.size() + static_cast<int>(more), n_query, p.group, options.max_tasks);
+  attend_options anywhere = options;
+  anywhere.query_positions = nullptr;
+  if (tokens > max_position || !make_problem(nullptr, n_query, -max_position, anywhere, p).ok()) return 0;
+  const std::int64_t more = tokens > size_ ? (tokens - size_) / formats_[0]->tokens + 2 : 0;
+  p.sequence.entry_count += static_cast<int>(more);
+  p.positions = options.query_positions;
+  return bytes_for(n_query, p, options);
 }
 
 inline status any_kv_cache::attend(const float* q, int n_query, std::int64_t first_position,
@@ -111,13 +119,11 @@ inline status any_kv_cache::attend(const float* q, int n_query, std::int64_t fir
   status s = make_problem(q, n_query, first_position, options, p);
   if (!s.ok()) return s;
   if (n_query == 0) return {};
-  const detail::query_blocks blocks(first_position, n_query, p.group);
-  const detail::work_plan work =
-      detail::plan_work(*format_, entries_.size(), blocks.count, n_query, p.group, options.max_tasks);
-  const std::int64_t per_query = static_cast<std::int64_t>(p.query_heads) * format_->head_dim;
+  const std::int64_t per_query = static_cast<std::int64_t>(p.query_heads) * formats_[0]->head_dim;
   s = detail::check_buffers(q, "q", n_query, per_query, out, memory, bytes_for(n_query, p, options));
   if (!s.ok()) return s;
-  detail::attend(p, blocks, work, out, lse, memory, parallel);
+  detail::attend_job job(p, n_query, options.max_tasks, out, lse);
+  detail::attend(&job, 1, options.max_tasks, detail::align_workspace(memory), parallel);
   return {};
 }
 
@@ -127,13 +133,14 @@ inline status any_kv_cache::scores(const float* q, int n_query, std::int64_t fir
   status s = make_problem(q, n_query, first_position, options, p);
   if (!s.ok()) return s;
   if (n_query == 0 || size_ == 0) return {};
-  const std::int64_t per_query = static_cast<std::int64_t>(p.query_heads) * format_->head_dim;
+  const std::int64_t per_query = static_cast<std::int64_t>(p.query_heads) * formats_[0]->head_dim;
   s = detail::check_buffers(q, "q", n_query, per_query, out, memory, bytes_for(n_query, p, options));
   if (!s.ok()) return s;
-  const detail::task_memory m = detail::single_slice(*format_, p.group, memory);
-  for (int i = 0; i < n_query * format_->kv_heads; ++i) {
+  const detail::task_memory m = detail::single_slice(p.sequence, p.group, memory);
+  for (int i = 0; i < n_query * formats_[0]->kv_heads; ++i) {
     float* to = out + static_cast<std::int64_t>(i) * p.group * size_;
-    detail::active_walk().score_all(p, {i / format_->kv_heads, 1, i % format_->kv_heads, 1}, m.buffers, to, size_);
+    detail::active_walk().score_all(p, {i / formats_[0]->kv_heads, 1, i % formats_[0]->kv_heads, 1}, m.buffers, to,
+                                    size_);
   }
   return {};
 }
@@ -147,14 +154,14 @@ inline status any_kv_cache::weighted_sum(const float* weights, int n_query, cons
   s = detail::check_buffers(weights, "weights", n_query, p.query_heads * size_, out, memory,
                             bytes_for(n_query, p, options));
   if (!s.ok()) return s;
-  const detail::task_memory m = detail::single_slice(*format_, p.group, memory);
-  for (int i = 0; i < n_query * format_->kv_heads; ++i) {
+  const detail::task_memory m = detail::single_slice(p.sequence, p.group, memory);
+  for (int i = 0; i < n_query * formats_[0]->kv_heads; ++i) {
     const float* from = weights + static_cast<std::int64_t>(i) * p.group * size_;
-    detail::active_walk().sum_all(p, i % format_->kv_heads, m.buffers, from, size_, m.state.sums);
+    detail::active_walk().sum_all(p, i % formats_[0]->kv_heads, m.buffers, from, size_, m.state.sums);
     for (int h = 0; h < p.group; ++h) {
-      const float* sums = m.state.sums + h * detail::sum_stride(*format_) + detail::first_sum(*format_);
-      float* to = out + (static_cast<std::int64_t>(i) * p.group + h) * format_->value_dim;
-      for (int c = 0; c < format_->value_dim; ++c) to[c] = sums[c];
+      const float* sums = m.state.sums + h * detail::sum_stride(*formats_[0]) + detail::first_sum(*formats_[0]);
+      float* to = out + (static_cast<std::int64_t>(i) * p.group + h) * formats_[0]->value_dim;
+      for (int c = 0; c < formats_[0]->value_dim; ++c) to[c] = sums[c];
     }
   }
   return {};

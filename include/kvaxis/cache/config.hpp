@@ -1,6 +1,8 @@
 // What a cache is made of, and every check on it: a request that passes here cannot fail later but for memory.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "../attention/kernels.hpp"
@@ -10,6 +12,22 @@
 KVAXIS_BEGIN_NAMESPACE
 
 enum class on_bad_input : int { refuse, replace };
+
+// A policy with the functions of its codec.
+struct bound_policy {
+  kvaxis::policy policy;
+  const codec_table* codec = nullptr;
+};
+
+template <class Policy>
+inline constexpr bound_policy bind = {Policy::value, &table_of<typename Policy::codec>};
+
+// Cheaper policies for older tokens; see any_kv_cache::demote().
+struct older_tier {
+  bound_policy keys;
+  bound_policy values;
+  std::int64_t newer_tokens = 0;  // a tile gets them when so many tokens follow it
+};
 
 struct cache_config {
   int kv_heads = 0;
@@ -29,19 +47,13 @@ struct cache_config {
   const float* v_offset = nullptr;
   int scales_count = 1;
 
+  int older_tiers_count = 0;
+  std::array<older_tier, max_tiers - 1> older_tiers{};  // with growing newer_tokens
+
   // `replace`: NaN becomes 0, infinity and numbers beyond the range its end; counted, see any_kv_cache::replaced().
   on_bad_input non_finite = on_bad_input::refuse;
   on_bad_input out_of_range = on_bad_input::refuse;
 };
-
-// A policy with the functions of its codec.
-struct bound_policy {
-  kvaxis::policy policy;
-  const codec_table* codec = nullptr;
-};
-
-template <class Policy>
-inline constexpr bound_policy bind = {Policy::value, &table_of<typename Policy::codec>};
 
 namespace detail {
 
@@ -73,9 +85,9 @@ inline status check_policy(const bound_policy& b, const cache_config& c, bool is
 }
 
 // Latent values are read as they lie in the key: none may be of a pair that the cache rotates.
-inline status check_latent(const bound_policy& key, const bound_policy& value, const cache_config& c,
-                           int value_dim) noexcept {
+inline status check_latent(const bound_policy& key, const bound_policy& value, const cache_config& c) noexcept {
   if (value.codec != key.codec) return {errc::invalid_argument, "value policy: latent of other keys", 0};
+  const int value_dim = c.value_dim == 0 ? c.head_dim : c.value_dim;
   int most = c.head_dim;
   if (value_dim > most) return {errc::out_of_range, "value_dim: latent values are channels of the key", most};
   for (int i = 0; i < c.rope.pairs_count && key.policy.rotation != post; ++i) {
@@ -102,15 +114,55 @@ inline status check_scales(const float* scale, const float* offset, int count, b
   return {};
 }
 
-inline status check_config(const cache_config& c, const bound_policy& key, const bound_policy& value) noexcept {
-  if (key.codec == nullptr) return {errc::invalid_argument, "key policy", 0};
-  if (value.codec == nullptr) return {errc::invalid_argument, "value policy", 0};
+inline status check_shape(const cache_config& c) noexcept {
   if (c.kv_heads < 1 || c.kv_heads > max_kv_heads) return {errc::out_of_range, "kv_heads", max_kv_heads};
   if (c.head_dim < min_head_dim) return {errc::out_of_range, "head_dim", min_head_dim};
   if (c.head_dim > max_head_dim) return {errc::out_of_range, "head_dim", max_head_dim};
   const int value_dim = c.value_dim == 0 ? c.head_dim : c.value_dim;
   if (value_dim < min_head_dim) return {errc::out_of_range, "value_dim", min_head_dim};
   if (value_dim > max_head_dim) return {errc::out_of_range, "value_dim", max_head_dim};
+  return {};
+}
+
+// Older tiers have the shape, the rotation (all in the engine or all in the cache) and the tile length of the newest.
+inline status check_tiers(const cache_config& c, const bound_policy& key, bool latent, int tokens) noexcept {
+  if (c.older_tiers_count < 0 || c.older_tiers_count >= max_tiers) {
+    return {errc::out_of_range, "older_tiers_count", max_tiers - 1};
+  }
+  std::int64_t newer = c.window;
+  for (int i = 0; i < c.older_tiers_count; ++i) {
+    const older_tier& t = c.older_tiers[static_cast<std::size_t>(i)];
+    if (t.keys.codec == nullptr || t.values.codec == nullptr) {
+      return {errc::invalid_argument, "older_tiers: policy", i};
+    }
+    if (status s = check_policy(t.keys, c, true); !s.ok()) return s;
+    if (status s = check_policy(t.values, c, false); !s.ok()) return s;
+    if ((t.values.policy.axis == axis::latent) != latent) return {errc::unsupported, "older_tiers: latent values", i};
+    if (latent && t.values.codec != t.keys.codec) {
+      return {errc::invalid_argument, "older_tiers: latent of other keys", i};
+    }
+    if (needs_scale(t.keys) || needs_scale(t.values)) return {errc::unsupported, "older_tiers: per_tensor", i};
+    if (tile_length(t.keys.policy, t.values.policy, tokens) != tokens) {
+      return {errc::invalid_argument, "older_tiers: group length must be the tile's", tokens};
+    }
+    if (t.values.policy.axis == axis::channel && tokens % t.values.policy.group != 0) {
+      return {errc::invalid_argument, "older_tiers: group length must divide the tile's", tokens};
+    }
+    if ((t.keys.policy.rotation == post) != (key.policy.rotation == post)) {
+      return {errc::unsupported, "older_tiers: rotation", i};
+    }
+    if (t.newer_tokens < newer || t.newer_tokens > max_position) {
+      return {errc::out_of_range, "older_tiers: newer_tokens", newer};
+    }
+    newer = t.newer_tokens;
+  }
+  return {};
+}
+
+inline status check_config(const cache_config& c, const bound_policy& key, const bound_policy& value) noexcept {
+  if (key.codec == nullptr) return {errc::invalid_argument, "key policy", 0};
+  if (value.codec == nullptr) return {errc::invalid_argument, "value policy", 0};
+  if (status s = check_shape(c); !s.ok()) return s;
   if (c.window < 0 || c.window > max_position) return {errc::out_of_range, "window", max_position};
   if (c.pins < 0 || c.pins > max_tile_tokens) return {errc::out_of_range, "pins", max_tile_tokens};
   if (!is_tile_length(c.tile_tokens)) return {errc::invalid_argument, "tile_tokens", max_tile_tokens};
@@ -119,12 +171,13 @@ inline status check_config(const cache_config& c, const bound_policy& key, const
   if (status s = check_policy(key, c, true); !s.ok()) return s;
   if (status s = check_policy(value, c, false); !s.ok()) return s;
   if (value.policy.axis == axis::latent) {
-    if (status s = check_latent(key, value, c, value_dim); !s.ok()) return s;
+    if (status s = check_latent(key, value, c); !s.ok()) return s;
   }
   const int tokens = tile_length(key.policy, value.policy, c.tile_tokens);
   if (value.policy.axis == axis::channel && tokens % value.policy.group != 0) {
     return {errc::invalid_argument, "value policy: group length must divide the tile's", tokens};
   }
+  if (status s = check_tiers(c, key, value.policy.axis == axis::latent, tokens); !s.ok()) return s;
   if (needs_scale(key) || needs_scale(value)) {
     if (c.scales_count != 1 && c.scales_count != c.kv_heads)
       return {errc::invalid_argument, "scales_count", c.kv_heads};
@@ -138,18 +191,32 @@ inline status check_config(const cache_config& c, const bound_policy& key, const
   return {};
 }
 
-// A configuration that passed, as what a format is made from.
-inline format_request make_request(const cache_config& c, const bound_policy& key, const bound_policy& value) noexcept {
+// The largest magnitude that a policy takes, but for given scales.
+[[nodiscard]] constexpr float limit_of_numbers(const bound_policy& b) noexcept {
+  return needs_scale(b) ? FLT_MAX : b.codec->limit;
+}
+
+// A configuration that passed, as what the format of a tier's tiles is made from; tier 0 is that of new tiles.
+inline format_request make_request(const cache_config& c, const bound_policy& keys, const bound_policy& values,
+                                   int tier = 0) noexcept {
+  const bound_policy& key = tier == 0 ? keys : c.older_tiers[static_cast<std::size_t>(tier - 1)].keys;
+  const bound_policy& value = tier == 0 ? values : c.older_tiers[static_cast<std::size_t>(tier - 1)].values;
   format_request q;
   q.kv_heads = c.kv_heads;
   q.head_dim = c.head_dim;
   q.value_dim = c.value_dim == 0 ? c.head_dim : c.value_dim;
-  q.tokens = tile_length(key.policy, value.policy, c.tile_tokens);
+  q.tokens = tile_length(keys.policy, values.policy, c.tile_tokens);
   q.half_rows = c.half_window;
   q.growth = c.growth;
   q.rope = &c.rope;
-  q.key = {key.codec, key.policy, nullptr, nullptr, c.scales_count};
-  q.value = {value.codec, value.policy, nullptr, nullptr, c.scales_count};
+  q.key = {key.codec, key.policy, nullptr, nullptr, c.scales_count, limit_of_numbers(key)};
+  q.value = {value.codec, value.policy, nullptr, nullptr, c.scales_count, limit_of_numbers(value)};
+  // A token must fit every tier that it may come to, rotated there and with the error of the one before.
+  for (int i = 0; i < c.older_tiers_count; ++i) {
+    const older_tier& t = c.older_tiers[static_cast<std::size_t>(i)];
+    q.key.limit = std::min(q.key.limit, 0.5F * t.keys.codec->limit);
+    q.value.limit = std::min(q.value.limit, 0.5F * t.values.codec->limit);
+  }
   if (needs_scale(key)) {
     q.key.scale = c.k_scale;
     q.key.offset = c.k_offset;
@@ -167,23 +234,33 @@ struct number_range {
   float high = FLT_MAX;
 };
 
-// What a codec takes. Pairs that are stored rotated can grow by sqrt(2), so their keys must stay within the range /
-// sqrt(2): a limit is checked when a token comes in, never met first at a later fold.
+// What a codec takes with a given scale.
+inline number_range range_of(const codec_table& codec, given_scale g) noexcept {
+  number_range r{fused(g.scale, codec.unit_min, g.offset), fused(g.scale, codec.unit_max, g.offset)};
+  if (!is_finite(r.low)) r.low = -FLT_MAX;
+  if (!is_finite(r.high)) r.high = FLT_MAX;
+  return r;
+}
+
+// Pairs that are stored rotated can grow by sqrt(2), so their keys must stay within the range / sqrt(2): a limit is
+// checked when a token comes in, never met first at a later fold.
+inline number_range before_rotation(number_range r) noexcept {
+  const float smaller = -r.low < r.high ? -r.low : r.high;
+  const float inside = smaller > 0.0F ? smaller * 0.70710677F : 0.0F;
+  return {-inside, inside};
+}
+
+// What a head takes.
 inline number_range range_of(const tile_format& f, bool is_key, int head) noexcept {
   const codec_table& codec = is_key ? *f.key_codec : *f.value_codec;
   const policy& p = is_key ? f.key_policy : f.value_policy;
-  number_range r{-codec.limit, codec.limit};
+  const float limit = is_key ? f.key_limit : f.value_limit;
+  number_range r{-limit, limit};
   if (p.axis == axis::tensor && codec.members > 0) {
-    const given_scale g = is_key ? f.key_given[head] : f.value_given[head];
-    r = {fused(g.scale, codec.unit_min, g.offset), fused(g.scale, codec.unit_max, g.offset)};
-    if (!is_finite(r.low)) r.low = -FLT_MAX;
-    if (!is_finite(r.high)) r.high = FLT_MAX;
+    const number_range given = range_of(codec, is_key ? f.key_given[head] : f.value_given[head]);
+    r = {std::max(r.low, given.low), std::min(r.high, given.high)};
   }
-  if (is_key && f.pairs > 0 && f.key_policy.rotation != pre) {
-    const float smaller = -r.low < r.high ? -r.low : r.high;
-    const float inside = smaller > 0.0F ? smaller * 0.70710677F : 0.0F;
-    r = {-inside, inside};
-  }
+  if (is_key && rotates_tiles(f)) r = before_rotation(r);
   if (f.half_rows) {
     r.low = r.low < -max_float16 ? -max_float16 : r.low;
     r.high = r.high > max_float16 ? max_float16 : r.high;

@@ -70,8 +70,17 @@ class entry_list {
     capacity_ = capacity;
     return true;
   }
+  // There must be room for what is put in.
   void push_back(const entry& e) noexcept { data_[size_++] = e; }
-  void clear() noexcept { size_ = 0; }
+  void insert(int at, const entry* from, int count) noexcept {
+    std::memmove(static_cast<void*>(data_ + at + count), data_ + at, bytes_for(size_ - at));
+    std::memcpy(static_cast<void*>(data_ + at), from, bytes_for(count));
+    size_ += count;
+  }
+  void remove(int begin, int end) noexcept {
+    std::memmove(static_cast<void*>(data_ + begin), data_ + end, bytes_for(size_ - end));
+    size_ -= end - begin;
+  }
   void free(const allocator& memory) noexcept {
     memory.deallocate(data_, bytes());
     data_ = nullptr;
@@ -93,11 +102,13 @@ struct append_needs {
   int folded_tiles = 0;
 };
 
+[[nodiscard]] inline bool is_foldable(const entry& e) noexcept { return !e.folded && !e.pinned; }
+
 // The state of a cache that decides what an append does, and the two rules: tokens fill the open tile, and the oldest
 // closed tile folds once W full-precision tokens remain without it.
 struct append_model {
   const entry_list* entries = nullptr;
-  int first_exact = 0;            // index of the oldest unpinned full-precision entry
+  int first_exact = 0;            // no entry before it can be folded
   std::int64_t exact_tokens = 0;  // unpinned
   int pins_left = 0;
   int window = 0;
@@ -108,26 +119,29 @@ struct append_model {
   // `gap`: the tokens do not follow the last one, so they open a new tile.
   [[nodiscard]] append_needs needs(std::int64_t tokens, bool gap, bool folds) const noexcept {
     append_needs n;
+    if (tokens == 0) return n;
     const int listed = entries->size();
-    const bool has_open = listed > 0 && entries->back().open && !gap;
-    if (pins_left > 0 && tokens > 0) {
-      if (!has_open) n.pin_tiles = n.entries = 1;
-      tokens -= pins_left < tokens ? pins_left : static_cast<int>(tokens);
+    const entry* const last = listed > 0 && entries->back().open && !gap ? &entries->back() : nullptr;
+    int spare = spare_exact;
+    const auto take_exact = [&] { spare > 0 ? --spare : ++n.exact_tiles; };
+    if (last != nullptr && !is_owned(last->tile)) last->pinned ? void(++n.pin_tiles) : take_exact();
+    if (pins_left > 0) {
+      const int pinned = pins_left < tokens ? pins_left : static_cast<int>(tokens);
+      if (last == nullptr || last->begin + last->count + pinned > last->tile->capacity) {
+        ++n.pin_tiles;
+        ++n.entries;
+      }
+      tokens -= pinned;
     }
-    int open = pins_left == 0 && has_open ? entries->back().count : 0;  // tokens in the open tile, 0: none is open
-    const int grown = pins_left == 0 && has_open ? listed - 1 : -1;     // the listed entry that fills up, if any
-    int opened = listed;                                                // entries so far, pins left out
+    const int grown = pins_left == 0 && last != nullptr ? listed - 1 : -1;  // the listed entry that fills up, if any
+    int open = grown < 0 ? 0 : last->begin + last->count;                   // slots taken in the open tile, 0: none
+    int opened = listed;                                                    // entries so far, new pins left out
     int oldest = first_exact;
     std::int64_t held = exact_tokens;
-    int spare = spare_exact;
     int folded = 0;
     while (tokens > 0) {
       if (open == 0) {
-        if (spare > 0) {
-          --spare;
-        } else {
-          ++n.exact_tiles;
-        }
+        take_exact();
         ++opened;
         ++n.entries;
       }
@@ -136,13 +150,16 @@ struct append_model {
       open = open + taken == tile_tokens ? 0 : open + taken;
       tokens -= taken;
       held += taken;
-      while (folds && oldest < opened - (open > 0 ? 1 : 0)) {
-        const int count = oldest < listed && oldest != grown ? (*entries)[oldest].count : tile_tokens;
+      for (; folds && oldest < opened - (open > 0 ? 1 : 0); ++oldest) {
+        const entry* const e = oldest < listed ? &(*entries)[oldest] : nullptr;
+        if (e != nullptr && !is_foldable(*e)) continue;
+        const int count = e == nullptr ? tile_tokens : oldest == grown ? tile_tokens - e->begin : e->count;
         if (held - count < window) break;
         held -= count;
         ++folded;
-        ++spare;
-        ++oldest;
+        const bool comes_back =
+            e == nullptr || oldest == grown || (is_owned(e->tile) && e->tile->capacity == tile_tokens);
+        if (comes_back) ++spare;
       }
     }
     n.folded_tiles = folded > spare_folded ? folded - spare_folded : 0;

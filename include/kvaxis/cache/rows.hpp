@@ -30,6 +30,15 @@ struct rows {
 
 namespace detail {
 
+inline status check_layout(const rows& r, int dim, bool is_key) noexcept {
+  if (r.data == nullptr) return {errc::invalid_argument, is_key ? "k" : "v", 0};
+  if (r.head_stride != 0 && r.head_stride < dim)
+    return {errc::invalid_argument, is_key ? "k.head_stride" : "v.head_stride", dim};
+  if (r.token_stride != 0 && r.token_stride < dim)
+    return {errc::invalid_argument, is_key ? "k.token_stride" : "v.token_stride", dim};
+  return {};
+}
+
 // Calls f(const T* row, token, head) for every row.
 template <class F>
 void for_each_row(const rows& r, int tokens, int heads, int dim, F&& f) noexcept {

@@ -65,7 +65,7 @@ status round_trip(const policy& p, const float* x, int tokens, int channels, con
   const std::size_t bytes = static_cast<std::size_t>(longest) * (sizeof(float) + sizeof(std::uint32_t));
   const allocator memory;
   auto* const numbers = static_cast<float*>(memory.allocate(bytes));
-  if (numbers == nullptr) return {errc::out_of_memory, "allocator", static_cast<std::int64_t>(bytes)};
+  if (numbers == nullptr) return {errc::out_of_memory, memory.name, static_cast<std::int64_t>(bytes)};
   auto* const codes = reinterpret_cast<std::uint32_t*>(numbers + longest);
   for (std::ptrdiff_t line = 0; line < lines.count; ++line) {
     for (std::ptrdiff_t begin = 0; begin < lines.length; begin += longest) {

@@ -129,21 +129,23 @@ namespace detail {
   return {};
 }
 
-// Rotates one head vector [head_dim], in natural channel order, in place. The attention factor is not applied. The form
-// of the two sums is the library's: stored keys are rotated with the same bits.
+// Turns the two channels of a pair, of a head vector in natural order. The form of the two sums is the library's: stored
+// keys are rotated with the same bits.
+inline void rotate_pair(const rope_pair& pair, std::int64_t position, float* head) noexcept {
+  double sine = 0.0;
+  double cosine = 0.0;
+  sincos(static_cast<double>(position) * pair.frequency, sine, cosine);
+  const auto s = static_cast<float>(sine);
+  const auto c = static_cast<float>(cosine);
+  const float a = head[pair.a];
+  const float b = head[pair.b];
+  head[pair.a] = fused(a, c, -(b * s));
+  head[pair.b] = fused(a, s, b * c);
+}
+
+// Rotates one head vector [head_dim] in place. The attention factor is not applied.
 inline void rotate(const rope& r, std::int64_t position, float* head) noexcept {
-  for (int i = 0; i < r.pairs_count; ++i) {
-    const rope_pair& pair = r.pairs[static_cast<std::size_t>(i)];
-    double sine = 0.0;
-    double cosine = 0.0;
-    sincos(static_cast<double>(position) * pair.frequency, sine, cosine);
-    const auto s = static_cast<float>(sine);
-    const auto c = static_cast<float>(cosine);
-    const float a = head[pair.a];
-    const float b = head[pair.b];
-    head[pair.a] = fused(a, c, -(b * s));
-    head[pair.b] = fused(a, s, b * c);
-  }
+  for (int i = 0; i < r.pairs_count; ++i) rotate_pair(r.pairs[static_cast<std::size_t>(i)], position, head);
 }
 
 KVAXIS_END_NAMESPACE

@@ -51,12 +51,13 @@ KVAXIS_END_NAMESPACE
 
 KVAXIS_BEGIN_NAMESPACE
 
-// Folds the first `count` tokens of a full-precision tile into `out`, a folded tile of the same format. Unused slots
-// get code 0.
-inline void fold_tile(const tile& exact, int count, tile& out, const detail::fold_scratch& scratch) noexcept {
+// Folds `count` tokens of a full-precision tile, from slot `first` on, into the first slots of `out`, a folded tile of
+// the same shape, rotation and tile length. Unused slots get code 0.
+inline void fold_tile(const tile& exact, int first, int count, tile& out,
+                      const detail::fold_scratch& scratch) noexcept {
   static constexpr std::array<decltype(&scalar::fold_tile), isa_count> tables = KVAXIS_ISA_TABLE(fold_tile);
   const auto index = static_cast<std::size_t>(active_isa());
-  tables[index](exact, count, out, scratch, index);
+  tables[index](exact, first, count, out, scratch, index);
 }
 
 // The key of a slot as it was appended, natural order: decoded, and rotated back where the pair is stored rotated.
@@ -94,6 +95,39 @@ inline void read_value(const tile& t, int head, int slot, float* out) noexcept {
   } else {
     detail::read_exact_value<float>(t, head, slot, out);
   }
+}
+
+namespace detail {
+
+template <class Row>
+void unfold_rows(const tile& folded, int first, int count, tile& exact) noexcept {
+  const tile_format& f = *exact.format;
+  float row[max_head_dim];
+  const auto put = [](Row* to, float x) {
+    if constexpr (sizeof(Row) == 2)
+      *to = to_float16(x);
+    else
+      *to = x;
+  };
+  for (int h = 0; h < f.kv_heads; ++h) {
+    for (int t = 0; t < count; ++t) {
+      auto* const key = const_cast<Row*>(exact.key_row<Row>(h, t));
+      auto* const value = const_cast<Row*>(exact.value_row<Row>(h, t));
+      kvaxis::read_key(folded, h, first + t, row);
+      for (int c = 0; c < f.head_dim; ++c) put(key + c, row[f.order[c]]);
+      if (f.is_latent()) continue;
+      kvaxis::read_value(folded, h, first + t, row);
+      for (int c = 0; c < f.value_dim; ++c) put(value + c, row[c]);
+    }
+  }
+}
+
+}  // namespace detail
+
+// Decodes `count` tokens of a folded tile, from slot `first` on, into the first slots of a full-precision one.
+inline void unfold_tile(const tile& folded, int first, int count, tile& exact) noexcept {
+  if (exact.format->half_rows) return detail::unfold_rows<float16>(folded, first, count, exact);
+  detail::unfold_rows<float>(folded, first, count, exact);
 }
 
 KVAXIS_END_NAMESPACE

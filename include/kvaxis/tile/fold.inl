@@ -91,28 +91,28 @@ KVAXIS_INLINE void rotate_cold_pairs(const tile_format& f, const row_view& x, fl
 }
 
 template <class Row>
-KVAXIS_INLINE void fold_rows(const tile& exact, int count, tile& out, const detail::fold_scratch& scratch,
+KVAXIS_INLINE void fold_rows(const tile& exact, int first, int count, tile& out, const detail::fold_scratch& scratch,
                              std::size_t isa_index) {
-  const tile_format& f = *exact.format;
+  const tile_format& f = *out.format;
   for (int h = 0; h < f.kv_heads; ++h) {
-    const row_view keys = widen(exact.key_row<Row>(h, 0), f.key_stride, f.head_dim, count, scratch.numbers);
+    const row_view keys = widen(exact.key_row<Row>(h, first), f.key_stride, f.head_dim, count, scratch.numbers);
     if (f.stored_mask) choose_hot_pairs(f, keys, const_cast<std::uint32_t*>(out.hot_mask(h)));
     if (f.pairs > 0 && f.key_policy.rotation != pre) rotate_cold_pairs(f, keys, scratch.numbers, out.hot_mask(h));
     f.key_codec->encode[isa_index](f.key, f.key_given[h], keys, scratch.codes,
                                    const_cast<std::byte*>(out.key_block(h)));
     if (f.is_latent()) continue;
-    const row_view values = widen(exact.value_row<Row>(h, 0), f.value_stride, f.value_dim, count, scratch.numbers);
+    const row_view values = widen(exact.value_row<Row>(h, first), f.value_stride, f.value_dim, count, scratch.numbers);
     f.value_codec->encode[isa_index](f.value, f.value_given[h], values, scratch.codes,
                                      const_cast<std::byte*>(out.value_block(h)));
   }
 }
 
-inline void fold_tile(const tile& exact, int count, tile& out, const detail::fold_scratch& scratch,
+inline void fold_tile(const tile& exact, int first, int count, tile& out, const detail::fold_scratch& scratch,
                       std::size_t isa_index) noexcept {
   if (exact.format->half_rows) {
-    fold_rows<float16>(exact, count, out, scratch, isa_index);
+    fold_rows<float16>(exact, first, count, out, scratch, isa_index);
   } else {
-    fold_rows<float>(exact, count, out, scratch, isa_index);
+    fold_rows<float>(exact, first, count, out, scratch, isa_index);
   }
 }
 

@@ -25,6 +25,7 @@ struct side_request {
   const float* scale = nullptr;
   const float* offset = nullptr;
   int scales_count = 1;
+  float limit = FLT_MAX;  // largest |x| that a token may have
 };
 
 struct format_request {
@@ -56,6 +57,8 @@ struct tile_format {
   const codec_table* value_codec = nullptr;
   block_layout key;
   block_layout value;
+  float key_limit = 0.0F;  // largest |x| that a token may have, but for given scales
+  float value_limit = 0.0F;
 
   int pairs = 0;  // that are rotated; 0 without RoPE and for `post`
   bool stored_mask = false;
@@ -231,6 +234,8 @@ inline void describe(tile_format& f, const format_request& q, const allocator& m
   f.value_policy = q.value.policy;
   f.key_codec = q.key.codec;
   f.value_codec = q.value.codec;
+  f.key_limit = q.key.limit;
+  f.value_limit = q.value.limit;
   f.key = make_block_layout(role::key, q.key.policy, q.key.codec->bits, q.key.codec->members, q.key.codec->member_bytes,
                             q.head_dim, q.tokens);
   f.value = make_block_layout(role::value, q.value.policy, q.value.codec->bits, q.value.codec->members,
@@ -277,6 +282,42 @@ inline tile_format* make_tile_format(const format_request& q, const allocator& m
   detail::fill_given(f->key_given, q.key, q.kv_heads);
   detail::fill_given(f->value_given, q.value, q.kv_heads);
   return f;
+}
+
+// Whether tiles of one format are good for a cache with the other: everything that gives their bytes a meaning. The
+// argument that differs belongs to `other`, `limit` is what `f` has.
+[[nodiscard]] inline status check_same_format(const tile_format& f, const tile_format& other) noexcept {
+  if (&f == &other) return {};
+  const auto differ = [](const policy& a, const policy& b) {
+    return a.axis != b.axis || (a.axis != axis::tensor && a.group != b.group) || a.rotation != b.rotation;
+  };
+  const auto unlike = [&](const given_scale* a, const given_scale* b) {
+    int head = 0;
+    while (head < f.kv_heads && a[head].scale == b[head].scale && a[head].offset == b[head].offset) ++head;
+    return head < f.kv_heads;
+  };
+  if (f.kv_heads != other.kv_heads) return {errc::invalid_argument, "other: kv_heads", f.kv_heads};
+  if (f.head_dim != other.head_dim) return {errc::invalid_argument, "other: head_dim", f.head_dim};
+  if (f.value_dim != other.value_dim) return {errc::invalid_argument, "other: value_dim", f.value_dim};
+  if (f.tokens != other.tokens) return {errc::invalid_argument, "other: tile length", f.tokens};
+  if (f.half_rows != other.half_rows) return {errc::invalid_argument, "other: half_window", f.half_rows ? 1 : 0};
+  if (f.key_codec != other.key_codec || differ(f.key_policy, other.key_policy)) {
+    return {errc::invalid_argument, "other: key policy", 0};
+  }
+  if (f.value_codec != other.value_codec || differ(f.value_policy, other.value_policy)) {
+    return {errc::invalid_argument, "other: value policy", 0};
+  }
+  if (unlike(f.key_given, other.key_given)) return {errc::invalid_argument, "other: k_scale", 0};
+  if (unlike(f.value_given, other.value_given)) return {errc::invalid_argument, "other: v_scale", 0};
+  if (f.query_factor != other.query_factor) return {errc::invalid_argument, "other: rope.attention_factor", 0};
+  if (f.pairs != other.pairs) return {errc::invalid_argument, "other: rope.pairs_count", f.pairs};
+  for (int i = 0; i < f.head_dim; ++i) {
+    if (f.order[i] != other.order[i]) return {errc::invalid_argument, "other: rope.pairs", i / 2};
+  }
+  for (int i = 0; i < f.pairs; ++i) {
+    if (f.frequency[i] != other.frequency[i]) return {errc::invalid_argument, "other: rope.pairs.frequency", i};
+  }
+  return {};
 }
 
 inline void release(const tile_format* f) noexcept {

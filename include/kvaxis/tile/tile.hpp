@@ -38,6 +38,16 @@ struct alignas(64) tile {
     return reinterpret_cast<const std::uint32_t*>(data() + 64) + head * format->mask_stride;
   }
 
+  // Where the rows of a full-precision tile begin.
+  [[nodiscard]] const std::byte* exact_keys() const noexcept { return data() + 64; }
+  [[nodiscard]] std::byte* exact_keys() noexcept { return data() + 64; }
+  [[nodiscard]] std::size_t exact_key_bytes() const noexcept {
+    return static_cast<std::size_t>(format->kv_heads) * static_cast<std::size_t>(capacity) *
+           static_cast<std::size_t>(format->key_stride) * format->row_bytes();
+  }
+  [[nodiscard]] const std::byte* exact_values() const noexcept { return exact_keys() + exact_key_bytes(); }
+  [[nodiscard]] std::byte* exact_values() noexcept { return exact_keys() + exact_key_bytes(); }
+
   // Full-precision rows; Row is float or float16, as the format says.
   template <class Row>
   [[nodiscard]] const Row* key_row(int head, int token) const noexcept {
@@ -59,9 +69,14 @@ struct entry {
   std::int64_t base_position = 0;
   int begin = 0;
   int count = 0;
-  bool open = false;    // the next token may still go into it
-  bool pinned = false;  // never folded
+  bool open = false;      // the next token may still go into it
+  bool pinned = false;    // never folded
+  bool folded = false;    // as the tile is; here too, so that lists are handled without touching tiles
+  std::uint8_t tier = 0;  // of a folded tile: which of the cache's formats it has
 };
+
+// The formats that the folded tiles of one cache may have: the newest tokens', and those of older ones.
+constexpr int max_tiers = 4;
 
 // A tile without content, or nullptr when memory is short.
 inline tile* make_tile(const tile_format& f, bool folded, int capacity) noexcept {
@@ -80,6 +95,13 @@ inline tile* make_tile(const tile_format& f, bool folded, int capacity) noexcept
   return made;
 }
 
+inline void add_reference(tile* t) noexcept { t->references.fetch_add(1, std::memory_order_relaxed); }
+
+// Whether nobody else holds a tile of which one reference is the caller's.
+[[nodiscard]] inline bool is_owned(const tile* t) noexcept {
+  return t->references.load(std::memory_order_acquire) == 1;
+}
+
 inline void release(tile* t) noexcept {
   if (t == nullptr || t->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   const tile_format* f = t->format;
@@ -87,6 +109,23 @@ inline void release(tile* t) noexcept {
   t->~tile();
   f->memory.deallocate(t, bytes);
   release(f);
+}
+
+// Copies rows of a full-precision tile to the same slots of another one that has them.
+inline void copy_exact_rows(const tile& from, int first, int count, tile& to) noexcept {
+  const tile_format& f = *from.format;
+  const auto copy = [&](const std::byte* source, std::byte* target, int stride) {
+    const std::size_t row = static_cast<std::size_t>(stride) * f.row_bytes();
+    for (int h = 0; h < f.kv_heads; ++h) {
+      const auto at = [&](int capacity) {
+        return (static_cast<std::size_t>(h) * static_cast<std::size_t>(capacity) + static_cast<std::size_t>(first)) *
+               row;
+      };
+      std::memcpy(target + at(to.capacity), source + at(from.capacity), static_cast<std::size_t>(count) * row);
+    }
+  };
+  copy(from.exact_keys(), to.exact_keys(), f.key_stride);
+  copy(from.exact_values(), to.exact_values(), f.value_stride);
 }
 
 KVAXIS_END_NAMESPACE
