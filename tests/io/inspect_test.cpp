@@ -4,9 +4,9 @@
 #include <kvaxis/io/inspect_file.hpp>
 #include <string>
 
-#include "saved_files.hpp"
 #include "guard_page.hpp"
 #include "policies.hpp"
+#include "saved_files.hpp"
 
 namespace {
 

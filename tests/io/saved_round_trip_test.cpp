@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "calls.hpp"
-#include "saved_files.hpp"
 #include "guard_page.hpp"
 #include "policies.hpp"
+#include "saved_files.hpp"
 
 namespace {
 
@@ -123,6 +123,44 @@ TEST_P(RoundTrip, every_number_of_tokens) {
     kvaxis::check(kvaxis::plan_file(with_scale, sides.keys, sides.values, n, planned));
     EXPECT_EQ(planned, file.size()) << n;
     if (n < 140) kvaxis::check(data.append_to(cache, n, 1));
+  }
+}
+
+// Latent values lie in the keys: the file has them once.
+TEST(Saved, latent_values) {
+  kvaxis::cache_config c = test::shape(2, 48, 32);
+  kvaxis::rope_parameters p;
+  p.head_dim = 48;
+  p.first_channel = 32;
+  kvaxis::check(kvaxis::make_rope(p, c.rope));
+  c.window = 40;
+  c.pins = 3;
+  for (const char* policy : {"k:int4-channel32-auto,v:latent", "k:e4m3-token16-pre,v:latent", "k:f16,v:latent"}) {
+    SCOPED_TRACE(policy);
+    kvaxis::any_kv_cache cache = test::cache_of(policy, c);
+    kvaxis::any_kv_cache copy = test::cache_of(policy, c);
+    const test::tokens t(c, 150, 4);
+    kvaxis::check(cache.append(t.k.data(), {}, 150));
+    const test::bytes file = test::save(cache);
+    ASSERT_TRUE(test::restore(file, copy).ok());
+    EXPECT_EQ(test::save(copy) == file, true);
+    for (int i = 0; i < 150; ++i) {
+      for (int h = 0; h < 2; ++h) {
+        std::vector<float> here(48);
+        std::vector<float> there(48);
+        kvaxis::check(cache.read_key(i, h, here.data()));
+        kvaxis::check(copy.read_key(i, h, there.data()));
+        ASSERT_EQ(here, there);
+        kvaxis::check(copy.read_value(i, h, there.data()));
+        here.resize(32);
+        there.resize(32);
+        ASSERT_EQ(here, there);
+      }
+    }
+    const test::policies sides = test::find(policy);
+    std::uint64_t planned = 0;
+    kvaxis::check(kvaxis::plan_file(c, sides.keys, sides.values, 150, planned));
+    EXPECT_EQ(planned, file.size());
   }
 }
 

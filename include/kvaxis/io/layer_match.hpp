@@ -23,7 +23,7 @@ inline status read_side(byte_reader& from, bool is_key, side_record& out) noexce
     return {errc::invalid_argument, is_key ? "file: key codec" : "file: value codec", 0};
   }
   for (const side_field& field : side_fields) out.*field.member = from.number<std::uint32_t>();
-  if (out.axis > 2) return {errc::invalid_argument, is_key ? side_fields[0].key_name : side_fields[0].value_name, 2};
+  if (out.axis > 3) return {errc::invalid_argument, is_key ? side_fields[0].key_name : side_fields[0].value_name, 3};
   return {};
 }
 

@@ -23,7 +23,7 @@ namespace detail {
 struct side_record {
   char codec[32] = {};
   char unit[8] = {};
-  std::uint32_t axis = 0;  // 0 channel, 1 token, 2 tensor
+  std::uint32_t axis = 0;  // 0 channel, 1 token, 2 tensor, 3 latent
   std::uint32_t group = 0;
   std::uint32_t rotation = 0;  // two's complement; policy.hpp
   std::uint32_t bits = 0;

@@ -33,11 +33,17 @@ struct slot_span {
   return capacity == tokens || capacity == round_up(cache.config().pins, 4) ? capacity : round_up(slots.end, 4);
 }
 
+// Numbers of a row that lie in the tile: latent values lie in the keys.
+[[nodiscard]] inline int row_numbers(const tile_format& f, bool is_key) noexcept {
+  if (is_key) return f.head_dim;
+  return f.is_latent() ? 0 : f.value_dim;
+}
+
 // Bytes of one head in a file.
 [[nodiscard]] inline std::uint64_t content_bytes(const tile_format& f, bool folded, slot_span slots) noexcept {
   if (!folded) {
-    return static_cast<std::uint64_t>(slots.end - slots.first) * static_cast<std::uint64_t>(f.head_dim + f.value_dim) *
-           f.row_bytes();
+    return static_cast<std::uint64_t>(slots.end - slots.first) *
+           static_cast<std::uint64_t>(row_numbers(f, true) + row_numbers(f, false)) * f.row_bytes();
   }
   const auto block = [](const block_layout& b) { return std::uint64_t{b.codes_bytes} + parameter_bytes(b); };
   return (f.stored_mask ? static_cast<std::uint64_t>(f.mask_stride) * 4U : 0U) + block(f.key) + block(f.value);
@@ -71,7 +77,7 @@ void for_each_piece(const tile& t, int head, slot_span slots, Visit&& visit) noe
   }
   const std::size_t row = f.row_bytes();
   for (const bool is_key : {true, false}) {
-    const auto channels = static_cast<std::size_t>(is_key ? f.head_dim : f.value_dim);
+    const auto channels = static_cast<std::size_t>(row_numbers(f, is_key));
     for (int slot = slots.first; slot < slots.end; ++slot) {
       piece(exact_row(t, is_key, head, slot), channels * row, row);
     }
@@ -183,7 +189,7 @@ inline const char* check_rows(const tile& t, int head, slot_span slots) noexcept
   for (const bool is_key : {true, false}) {
     number_range range = range_of(f, is_key, head);
     if (f.half_rows) range = {to_float(to_float16(range.low)), to_float(to_float16(range.high))};
-    const int channels = is_key ? f.head_dim : f.value_dim;
+    const int channels = row_numbers(f, is_key);
     for (int slot = slots.first; slot < slots.end; ++slot) {
       const std::byte* row = exact_row(t, is_key, head, slot);
       const bool within = f.half_rows ? row_within(reinterpret_cast<const float16*>(row), channels, range)
