@@ -19,12 +19,7 @@ cached_run run(const model& model, thread_pool& pool, const std::vector<int>& to
   const int count = static_cast<int>(tokens.size());
   layer_caches caches(model.shape(), options, count, pool);
   cached_run out;
-  out.states.resize(count, model.shape().embedding);
-  for (int first = 0; first < count;) {
-    const int end = caches.step_end(first, count);
-    out.states.middleRows(first, end - first) = model.forward({tokens.begin() + first, tokens.begin() + end}, caches);
-    first = end;
-  }
+  out.states = model.feed(tokens, caches);
   out.bits_per_value = caches.bits_per_value();
   out.cache_bytes = caches.bytes();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
@@ -68,7 +63,8 @@ evaluation evaluate(const model& model, thread_pool& pool, const evaluation_requ
   const auto count = static_cast<Eigen::Index>(request.tokens.size()), skipped = count / 4;
   std::vector<cache_options> caches;
   for (const std::string& policy : request.policies) {
-    caches.push_back({policy, request.window, request.pins, request.window == 0, request.growth, request.arithmetic});
+    caches.push_back(
+        {policy, request.window, request.pins, request.window == 0, request.growth, request.arithmetic, 0});
     layer_caches(model.shape(), caches.back(), 0, pool);  // a name that is wrong shows before the work begins
   }
   cache_options exact;

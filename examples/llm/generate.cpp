@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstdio>
 
+#include "chat.hpp"
+
 namespace llm {
 namespace {
 
@@ -61,57 +63,28 @@ class text_printer {
   std::string pending_;
 };
 
-// ChatML, the format that SmolLM2-Instruct and many other models were tuned on, with the system message of its
-// template.
-std::vector<int> chat_tokens(const tokenizer& tokenizer, const std::string& prompt) {
-  const int begin = tokenizer.find("<|im_start|>"), end = tokenizer.find("<|im_end|>");
-  if (begin < 0 || end < 0) throw gguf_error("this model does not know the chat format; use --raw to continue a text");
-  std::vector<int> out;
-  const auto add = [&](const std::string& text) {
-    const std::vector<int> tokens = tokenizer.encode(text);
-    out.insert(out.end(), tokens.begin(), tokens.end());
-  };
-  const auto message = [&](const std::string& text) {
-    out.push_back(begin);
-    add(text);
-    out.push_back(end);
-    add("\n");
-  };
-  message("system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face");
-  message("user\n" + prompt);
-  out.push_back(begin);
-  add("assistant\n");
+std::vector<int> prompt_tokens(const tokenizer& tokenizer, const generation_request& request) {
+  if (!request.chat) return tokenizer.encode(request.prompt);
+  std::vector<int> out = system_message(tokenizer, default_system_prompt);
+  const std::vector<int> asked = question(tokenizer, request.prompt);
+  out.insert(out.end(), asked.begin(), asked.end());
   return out;
 }
 
-// Appends tokens [first, tokens.size()) and returns the states of the last step.
-matrix feed(const model& model, layer_caches& caches, const std::vector<int>& tokens) {
-  matrix states;
-  const int count = static_cast<int>(tokens.size());
-  for (int first = caches.size(); first < count;) {
-    const int end = caches.step_end(first, count);
-    states = model.forward({tokens.begin() + first, tokens.begin() + end}, caches);
-    first = end;
-  }
-  return states;
-}
-
-int most_likely(const matrix& logits, Eigen::Index row) {
-  Eigen::Index best = 0;
-  logits.row(row).maxCoeff(&best);
-  return static_cast<int>(best);
-}
-
-// What an f32 cache would have chosen for each token from `first` on, given the same tokens before it.
-std::vector<int> f32_choices(const model& model, thread_pool& pool, std::vector<int> tokens, int first) {
+// What an f32 cache would have chosen for each token from `first` on, given the same tokens before it and the same
+// context.
+std::vector<int> f32_choices(const model& model, thread_pool& pool, const cache_options& options,
+                             std::vector<int> tokens, int first) {
   cache_options exact;
   exact.policy = "k:f32,v:f32";
   exact.window = static_cast<int>(tokens.size());
+  exact.pins = options.pins;
+  exact.context = options.context;
   tokens.pop_back();  // nothing is asked about what comes after the last
   layer_caches caches(model.shape(), exact, static_cast<int>(tokens.size()), pool);
-  const matrix states = model.forward(tokens, caches);
+  const matrix states = model.feed(tokens, caches);
   std::vector<int> out;
-  for (Eigen::Index i = first - 1; i < states.rows(); ++i) out.push_back(most_likely(model.logits(states.row(i)), 0));
+  for (Eigen::Index i = first - 1; i < states.rows(); ++i) out.push_back(most_likely(model.logits(states.row(i))));
   return out;
 }
 
@@ -136,16 +109,16 @@ void print_agreement(const std::vector<int>& tokens, const std::vector<int>& exp
 }  // namespace
 
 void generate(const model& model, const tokenizer& tokenizer, thread_pool& pool, const generation_request& request) {
-  std::vector<int> tokens = request.chat ? chat_tokens(tokenizer, request.prompt) : tokenizer.encode(request.prompt);
+  std::vector<int> tokens = prompt_tokens(tokenizer, request);
   const int prompt_size = static_cast<int>(tokens.size());
+  const int limit = request.cache.context, context = limit != 0 ? limit : model.shape().context;
   if (prompt_size == 0) throw gguf_error("the prompt is empty");
-  if (prompt_size >= model.shape().context) throw gguf_error("the prompt is longer than the model's context");
-  const int end = prompt_size + std::min(request.tokens, model.shape().context - prompt_size);
-  const int stop_a = tokenizer.find("<|im_end|>"), stop_b = tokenizer.find("<|endoftext|>");
+  if (prompt_size >= context) throw gguf_error("the prompt is longer than the context");
+  const int end = prompt_size + (limit != 0 ? request.tokens : std::min(request.tokens, context - prompt_size));
 
   layer_caches caches(model.shape(), request.cache, end, pool);
   const auto prompt_begin = timer::now();
-  matrix states = feed(model, caches, tokens);
+  matrix states = model.feed(tokens, caches);
   std::fprintf(stderr, "prompt: %d tokens, %.1f tokens/s\n", prompt_size, prompt_size / seconds_since(prompt_begin));
 
   text_printer printer;
@@ -153,11 +126,11 @@ void generate(const model& model, const tokenizer& tokenizer, thread_pool& pool,
   const progress line;
   const auto begin = timer::now();
   while (static_cast<int>(tokens.size()) < end) {
-    tokens.push_back(most_likely(model.logits(states.bottomRows(1)), 0));
+    tokens.push_back(most_likely(model.logits(states.bottomRows(1))));
     line.show(static_cast<int>(tokens.size()) - prompt_size);
-    if (tokens.back() == stop_a || tokens.back() == stop_b) break;
+    if (is_end(tokenizer, tokens.back())) break;
     printer.print(tokenizer.decode(tokens.back()));
-    if (static_cast<int>(tokens.size()) < end) states = feed(model, caches, tokens);
+    if (static_cast<int>(tokens.size()) < end) states = model.feed({tokens.back()}, caches);
   }
   const double seconds = seconds_since(begin);
   line.end();
@@ -167,10 +140,12 @@ void generate(const model& model, const tokenizer& tokenizer, thread_pool& pool,
   std::printf("\n%zu tokens, %.1f tokens/s, cache %s, window %d, %d pinned\n", generated,
               static_cast<double>(generated) / seconds, request.cache.policy.c_str(), request.cache.window,
               request.cache.pins);
+  if (limit != 0) {
+    std::printf("context shifts dropped %zu tokens\n", tokens.size() - 1 - static_cast<std::size_t>(caches.size()));
+  }
   print_size(caches, "now, at", caches.size(), caches.bytes());
-  const int context = model.shape().context;
   print_size(caches, "in a full context of", context, caches.bytes_at(context));
-  print_agreement(tokens, f32_choices(model, pool, tokens, prompt_size));
+  print_agreement(tokens, f32_choices(model, pool, request.cache, tokens, prompt_size));
 }
 
 }  // namespace llm

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <kvaxis/cache/make_cache.hpp>
 #include <kvaxis/cache/plan.hpp>
+#include <stdexcept>
 
 namespace llm {
 namespace {
@@ -17,7 +18,8 @@ void rotate_rows(const kvaxis::rope& rope, int first, int head_dim, matrix& rows
 
 }  // namespace
 
-layer_caches::layer_caches(const model_shape& shape, const cache_options& options, int tokens, thread_pool& pool)
+layer_caches::layer_caches(const model_shape& shape, const cache_options& options, int tokens, thread_pool& pool,
+                           const kvaxis::allocator& memory)
     : shape_(shape), options_(options), pool_(pool) {
   config_.kv_heads = shape.kv_heads;
   config_.head_dim = shape.head_dim;
@@ -31,16 +33,30 @@ layer_caches::layer_caches(const model_shape& shape, const cache_options& option
   // Files of this architecture have their weights permuted for interleaved pairs.
   rotation.layout = kvaxis::rope_layout::interleaved;
   kvaxis::check(kvaxis::make_rope(rotation, config_.rope));
-  layers_.resize(static_cast<std::size_t>(shape.layers));
-  for (kvaxis::any_kv_cache& layer : layers_) {
-    kvaxis::check(kvaxis::make_cache(options.policy, config_, kvaxis::allocator{}, layer));
-    kvaxis::check(layer.reserve(tokens));
+
+  kvaxis::named_policy policy;
+  kvaxis::check(kvaxis::find_policy(options.policy, policy));
+  rotates_outside_ = policy.keys.policy.rotation == kvaxis::post;
+  if (rotates_outside_ && options.context != 0) {
+    throw std::invalid_argument("a context cannot shift keys that are stored rotated: " + options.policy);
   }
-  rotates_outside_ = layers_.front().format()->key_policy.rotation == kvaxis::post;
+  const std::vector<kvaxis::layer_config> layers(static_cast<std::size_t>(shape.layers),
+                                                 {policy.apply(config_), policy.keys, policy.values});
+  kvaxis::check(kvaxis::sequence::create(layers.data(), shape.layers, memory, sequence_));
+  kvaxis::check(sequence_.reserve(options.context == 0 ? tokens : std::min(tokens, options.context)));
+}
+
+layer_caches::layer_caches(const layer_caches& other)
+    : shape_(other.shape_),
+      options_(other.options_),
+      pool_(other.pool_),
+      config_(other.config_),
+      rotates_outside_(other.rotates_outside_) {
+  kvaxis::check(other.sequence_.fork(sequence_));
 }
 
 matrix layer_caches::attend(int layer, matrix& queries, matrix& keys, const matrix& values) {
-  kvaxis::any_kv_cache& cache = layers_[static_cast<std::size_t>(layer)];
+  kvaxis::any_kv_cache& cache = sequence_[layer];
   const int first = static_cast<int>(cache.size()), count = static_cast<int>(queries.rows());
   if (rotates_outside_) {
     rotate_rows(config_.rope, first, shape_.head_dim, queries);
@@ -59,17 +75,31 @@ matrix layer_caches::attend(int layer, matrix& queries, matrix& keys, const matr
   return out;
 }
 
-int layer_caches::step_end(int first, int end) const {
-  if (options_.fold_before_attention) return end;
-  const int tile = layers_.front().format()->tokens;
+int layer_caches::step_size(int most) const {
+  const int first = size();
+  if (options_.context != 0) most = std::min(most, options_.context - first);
+  if (options_.fold_before_attention) return most;
+  const int tile = sequence_[0].format()->tokens;
   const int first_fold = options_.pins + options_.window + tile - 1;  // the token whose arrival folds the first tile
   const int next_fold = first < first_fold ? first_fold : first + tile - (first - first_fold) % tile;
-  return std::min(end, next_fold);
+  return std::min(most, next_fold - first);
+}
+
+void layer_caches::truncate(int tokens) { kvaxis::check(sequence_.truncate(tokens)); }
+
+int layer_caches::make_room() {
+  if (options_.context == 0 || size() < options_.context) return 0;
+  const int begin = options_.pins, end = size();
+  const int half = (end - begin) / 2;
+  const int gone = half < 64 ? half : half / 64 * 64;  // whole tiles of 32 or 64 tokens, which return their memory
+  kvaxis::check(sequence_.erase(begin, begin + gone));
+  kvaxis::check(sequence_.move(begin + gone, end, -gone));
+  return gone;
 }
 
 std::size_t layer_caches::bytes() const {
   std::size_t total = 0;
-  for (const kvaxis::any_kv_cache& layer : layers_) total += layer.bytes().total() - layer.bytes().spare;
+  for (int i = 0; i < sequence_.layers(); ++i) total += sequence_[i].bytes().total() - sequence_[i].bytes().spare;
   return total;
 }
 
@@ -78,18 +108,18 @@ std::size_t layer_caches::bytes_at(int tokens) const {
   kvaxis::cache_bytes layer;
   kvaxis::check(kvaxis::find_policy(options_.policy, policy));
   kvaxis::check(kvaxis::plan_cache(policy.apply(config_), policy.keys, policy.values, tokens, layer));
-  return layers_.size() * (layer.total() - layer.spare);
+  return static_cast<std::size_t>(shape_.layers) * (layer.total() - layer.spare);
 }
 
 std::size_t layer_caches::f16_bytes_at(int tokens) const {
-  return layers_.size() * static_cast<std::size_t>(tokens) * numbers_per_token() * 2;
+  return static_cast<std::size_t>(shape_.layers) * static_cast<std::size_t>(tokens) * numbers_per_token() * 2;
 }
 
 double layer_caches::bits_per_value() const {
   std::size_t bytes = 0, tokens = 0;
-  for (const kvaxis::any_kv_cache& layer : layers_) {
-    bytes += layer.bytes().folded;
-    tokens += static_cast<std::size_t>(layer.folded_tokens());
+  for (int i = 0; i < sequence_.layers(); ++i) {
+    bytes += sequence_[i].bytes().folded;
+    tokens += static_cast<std::size_t>(sequence_[i].folded_tokens());
   }
   if (tokens == 0) return 32;
   return 8 * static_cast<double>(bytes) / static_cast<double>(tokens * numbers_per_token());

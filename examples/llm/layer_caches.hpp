@@ -1,7 +1,8 @@
 // The kvaxis caches of a model's layers: the one place where the example touches the library.
 #pragma once
 
-#include <kvaxis/kvaxis.hpp>
+#include <cstdint>
+#include <kvaxis/cache/sequence.hpp>
 #include <string>
 #include <vector>
 
@@ -17,23 +18,36 @@ struct cache_options {
   bool fold_before_attention = false;  // quantizes every unpinned token, the newest too, before it is attended to
   float growth = 2.0F;                 // see cache_config
   kvaxis::arithmetic arithmetic = kvaxis::arithmetic::automatic;
+  int context = 0;  // tokens held at most, see make_room(); pins + 2 at least, or 0 for no limit
 };
 
 class layer_caches {
  public:
-  // Empty caches with room for `tokens`. Throws kvaxis::error, for example if the policy's name is unknown.
-  layer_caches(const model_shape& shape, const cache_options& options, int tokens, thread_pool& pool);
+  // Empty caches with room for `tokens`, or the context if that is less. `memory` must outlive them and their copies. Throws kvaxis::error, for example
+  // if the policy's name is unknown, and std::invalid_argument if it stores
+  // rotated keys, which cannot move, and the context is limited.
+  layer_caches(const model_shape& shape, const cache_options& options, int tokens, thread_pool& pool,
+               const kvaxis::allocator& memory = {});
+  // A copy is a fork: it shares all that is stored, until one of the two stores more.
+  layer_caches(const layer_caches& other);
 
   // Appends the tokens' keys and values to the layer's cache and lets their queries attend, each to the tokens up to
   // its own. All are [token][head][dim] before the rotation; queries and keys are overwritten if the policy rotates
   // outside the cache.
   [[nodiscard]] matrix attend(int layer, matrix& queries, matrix& keys, const matrix& values);
 
-  // Where a step that begins with token `first` has to end, `end` at the latest, for the result to be that of a decoder
-  // that appends and attends token by token: before the token whose arrival folds the next tile.
-  [[nodiscard]] int step_end(int first, int end) const;
+  // How many of the next `most` tokens one step may take for the result to be that of a decoder that appends and attends
+  // token by token: those before the token whose arrival folds the next tile, or finds the context full.
+  [[nodiscard]] int step_size(int most) const;
 
-  [[nodiscard]] int size() const { return static_cast<int>(layers_.front().size()); }
+  // Rolls back to the first `tokens` tokens.
+  void truncate(int tokens);
+  // A context shift, if the context is full: of the tokens behind the pinned ones the older half goes, the others move
+  // up to the pinned ones. Nothing is encoded again. How many tokens went.
+  int make_room();
+
+  [[nodiscard]] int size() const { return static_cast<int>(sequence_[0].size()); }
+  [[nodiscard]] const kvaxis::sequence& sequence() const { return sequence_; }
   [[nodiscard]] std::size_t bytes() const;                   // in use; without memory that waits for more tokens
   [[nodiscard]] std::size_t bytes_at(int tokens) const;      // the same once the caches hold so many tokens
   [[nodiscard]] std::size_t f16_bytes_at(int tokens) const;  // of that many tokens in f16
@@ -47,7 +61,7 @@ class layer_caches {
   thread_pool& pool_;
   kvaxis::cache_config config_;
   bool rotates_outside_;  // the policy stores keys as they are after the rotation
-  std::vector<kvaxis::any_kv_cache> layers_;
+  kvaxis::sequence sequence_;
   std::vector<unsigned char> workspace_;
 };
 

@@ -10,12 +10,14 @@
 #include "activations.hpp"
 #include "evaluate.hpp"
 #include "generate.hpp"
+#include "lists.hpp"
 #include "mapped_file.hpp"
 
 namespace {
 
 constexpr const char help[] = R"(usage:
-  llm [--model FILE] --prompt TEXT [--tokens N] [--policy P] [--window W] [--pins S] [--raw]
+  llm [--model FILE] --prompt TEXT [--tokens N] [--context N] [--policy P] [--window W] [--pins S] [--raw]
+  llm [--model FILE] --lists [--tokens N] [--context N] [--policy P] [--window W] [--pins S] [--json]
   llm [--model FILE] --evaluate FILE --token-offset N --tokens N --window W --pins S --policy P [--policy P2 ...] [--json]
   llm [--model FILE] --evaluate FILE --token-offset N --tokens N --dump-activations FILE --layers A,B
 
@@ -24,15 +26,18 @@ Runs a model of the Llama architecture from a GGUF file (tensors in F32, F16, Q8
   --model FILE            the model; without it, the one that fetch_model.sh downloads
   --prompt TEXT           generates an answer, greedily, and tells what the cache saved and cost
   --raw                   continues the prompt as it stands, without the chat format
+  --lists                 shows a forked system prompt, an answer that is rolled back, and a context that shifts when full
+  --context N             the tokens that the cache holds at most; when it is full, the older half goes, but for the pinned
+                          ones (256 for the shift of --lists; else generation ends in the model's context)
   --evaluate FILE         compares the predictions for a text from quantized caches with those from an f32 cache
   --token-offset N        the text's first token that is used (0)
-  --tokens N              the number of tokens to generate at most (128), or to evaluate (1024)
+  --tokens N              the number of tokens to generate at most (128; 48 for an answer of --lists), or to evaluate (1024)
   --policy P              the cache's formats (k:int4-channel64-auto,v:int4-token64)
   --window W              the newest tokens that are kept exact (128); in an evaluation, 0 quantizes all before attending
   --pins S                the first tokens that are kept exact (4)
   --growth X              by how much rotation must widen a pair's squared ranges for `auto` to keep it hot (2)
   --arithmetic A          of attention: automatic, f32 or int8 (automatic)
-  --json                  prints the evaluation as JSON
+  --json                  prints the figures of --evaluate or --lists as JSON
   --dump-activations FILE writes keys, values and queries of the text to a file (the format: llm/activations.hpp)
   --layers A,B            the layers to dump (0)
   --threads N             threads to use; 0 takes one per processor (0)
@@ -44,10 +49,10 @@ struct options {
   std::optional<std::string> prompt, text;
   std::vector<std::string> policies;
   std::vector<int> layers = {0};
-  int tokens = 0, token_offset = 0, window = 128, pins = 4, threads = 0;
+  int tokens = 0, token_offset = 0, window = 128, pins = 4, context = 0, threads = 0;
   float growth = 2.0F;
   kvaxis::arithmetic arithmetic = kvaxis::arithmetic::automatic;
-  bool raw = false, json = false;
+  bool lists = false, raw = false, json = false;
 };
 
 std::vector<int> to_list(std::string_view text) {
@@ -75,24 +80,30 @@ options parse(arguments& given) {
     return static_cast<int>(given.integer(name, low, 1 << 30).value_or(otherwise));
   };
   out.prompt = given.text("--prompt");
+  out.lists = given.flag("--lists");
   out.text = given.text("--evaluate");
   out.model = given.text("--model").value_or("");
   out.dump_to = given.text("--dump-activations").value_or("");
   while (const std::optional<std::string> policy = given.text("--policy")) out.policies.push_back(*policy);
   if (const std::optional<std::string> layers = given.text("--layers")) out.layers = to_list(*layers);
-  out.tokens = integer("--tokens", 1, out.prompt ? 128 : 1024);
+  out.tokens = integer("--tokens", 1, out.prompt ? 128 : out.lists ? 48 : 1024);
   out.token_offset = integer("--token-offset", 0, out.token_offset);
   out.window = integer("--window", 0, out.window);
   out.pins = integer("--pins", 0, out.pins);
+  out.context = integer("--context", 2, out.lists ? 256 : 0);
   out.threads = integer("--threads", 0, out.threads);
   out.growth = static_cast<float>(given.positive("--growth").value_or(2.0));
   if (const std::optional<std::string> name = given.text("--arithmetic")) out.arithmetic = to_arithmetic(*name);
   out.raw = given.flag("--raw");
   out.json = given.flag("--json");
   given.finish();
-  if (out.prompt.has_value() == out.text.has_value()) throw usage_error("one of --prompt and --evaluate is needed");
-  if (out.prompt && out.policies.size() > 1) throw usage_error("--prompt takes one --policy");
-  if (out.prompt && !out.dump_to.empty()) throw usage_error("--dump-activations needs --evaluate");
+  if ((out.prompt ? 1 : 0) + (out.text ? 1 : 0) + (out.lists ? 1 : 0) != 1) {
+    throw usage_error("one of --prompt, --lists and --evaluate is needed");
+  }
+  if (!out.text && out.policies.size() > 1) throw usage_error("only --evaluate takes more than one --policy");
+  if (!out.text && !out.dump_to.empty()) throw usage_error("--dump-activations needs --evaluate");
+  if (out.text && out.context != 0) throw usage_error("--context needs --prompt or --lists");
+  if (out.context != 0 && out.context < out.pins + 2) throw usage_error("--context must be at least --pins + 2");
   if (out.policies.empty()) out.policies = {llm::cache_options{}.policy};
   return out;
 }
@@ -149,9 +160,21 @@ void run(const options& o) {
   if (tokenizer.size() > model.shape().vocabulary) {
     throw llm::gguf_error("the model knows fewer tokens than its tokenizer");
   }
+  if (o.context > model.shape().context) {
+    throw usage_error("--context is more than the model's, " + std::to_string(model.shape().context));
+  }
+  const llm::cache_options cache{o.policies.front(), o.window, o.pins, false, o.growth, o.arithmetic, o.context};
   if (o.prompt) {
-    const llm::cache_options cache{o.policies.front(), o.window, o.pins, false, o.growth, o.arithmetic};
     llm::generate(model, tokenizer, pool, {*o.prompt, !o.raw, o.tokens, cache});
+    return;
+  }
+  if (o.lists) {
+    const llm::lists_report done = llm::run_lists(model, tokenizer, pool, {o.tokens, cache});
+    if (o.json) {
+      llm::print_json(done);
+    } else {
+      llm::print_text(done);
+    }
     return;
   }
   const std::vector<int> tokens = text_tokens(tokenizer, o);

@@ -144,8 +144,26 @@ matrix model::forward(const std::vector<int>& tokens, layer_caches& caches, cons
   return normalized(x, output_norm_, shape_.epsilon);
 }
 
+matrix model::feed(const std::vector<int>& tokens, layer_caches& caches) const {
+  const int count = static_cast<int>(tokens.size());
+  matrix states(count, shape_.embedding);
+  for (int first = 0; first < count;) {
+    caches.make_room();
+    const int end = first + caches.step_size(count - first);
+    states.middleRows(first, end - first) = forward({tokens.begin() + first, tokens.begin() + end}, caches);
+    first = end;
+  }
+  return states;
+}
+
 matrix model::logits(const matrix& states) const {
   return product(states, own_output_.size() != 0 ? own_output_ : embeddings_);
+}
+
+int most_likely(const matrix& logits) {
+  Eigen::Index best = 0;
+  logits.row(logits.rows() - 1).maxCoeff(&best);
+  return static_cast<int>(best);
 }
 
 }  // namespace llm

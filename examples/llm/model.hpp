@@ -35,6 +35,8 @@ class model {
   // Appends `tokens` to the caches and returns their states behind the last layer [token][embedding].
   [[nodiscard]] matrix forward(const std::vector<int>& tokens, layer_caches& caches,
                                const observer& observe = {}) const;
+  // The same in steps whose result is that of one token at a time; makes room where the caches' context is full.
+  [[nodiscard]] matrix feed(const std::vector<int>& tokens, layer_caches& caches) const;
   // The logits [token][vocabulary] of such states.
   [[nodiscard]] matrix logits(const matrix& states) const;
 
@@ -51,5 +53,8 @@ class model {
   row_vector output_norm_;
   std::vector<layer> layers_;
 };
+
+// The token with the highest logit in the last row.
+int most_likely(const matrix& logits);
 
 }  // namespace llm

@@ -249,7 +249,7 @@ TEST(Threads, one_row_for_each_adapter_and_number_of_threads) {
 }
 
 TEST(Examples, help_and_options_that_are_wrong) {
-  for (const char* name : {"axes", "own_codec", "plan", "scales", "threads"}) {
+  for (const char* name : {"axes", "llm", "own_codec", "plan", "scales", "threads"}) {
     const outcome help = run(std::string(name) + " --help");
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_EQ(help.text.rfind("usage:", 0), 0U) << help.text;
@@ -260,7 +260,9 @@ TEST(Examples, help_and_options_that_are_wrong) {
   for (const char* command :
        {"plan", "plan --model nothing", "plan --model Qwen3-8B --context 0", "plan --list --json",
         "plan --layers 1 --kv-heads 1 --head-dim 577", "axes --seed", "axes --seed x", "scales --show",
-        "scales --show a --seed 1", "threads --threads -1", "threads --tokens 0"}) {
+        "scales --show a --seed 1", "threads --threads -1", "threads --tokens 0", "llm", "llm --lists --prompt x",
+        "llm --lists --evaluate x", "llm --lists --context 1", "llm --prompt x --context 5 --pins 4",
+        "llm --evaluate x --context 100", "llm --lists --policy k:f32,v:f32 --policy k:f16,v:f16"}) {
     EXPECT_EQ(run(command).exit_code, 2) << command;
   }
   EXPECT_EQ(run("plan --model Qwen3-8B --policy k:int5,v:f16").exit_code, 1);
