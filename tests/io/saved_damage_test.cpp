@@ -8,9 +8,9 @@
 
 #include "calls.hpp"
 #include "counting_allocator.hpp"
-#include "saved_files.hpp"
 #include "guard_page.hpp"
 #include "policies.hpp"
+#include "saved_files.hpp"
 
 namespace {
 

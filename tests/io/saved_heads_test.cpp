@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "saved_files.hpp"
 #include "policies.hpp"
+#include "saved_files.hpp"
 
 namespace {
 

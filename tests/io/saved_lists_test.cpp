@@ -7,8 +7,8 @@
 
 #include "calls.hpp"
 #include "counting_allocator.hpp"
-#include "saved_files.hpp"
 #include "policies.hpp"
+#include "saved_files.hpp"
 
 namespace {
 

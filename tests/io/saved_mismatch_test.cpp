@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "saved_files.hpp"
 #include "policies.hpp"
+#include "saved_files.hpp"
 #include "square4.hpp"
 
 namespace {

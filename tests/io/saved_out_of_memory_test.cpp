@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "counting_allocator.hpp"
-#include "saved_files.hpp"
 #include "policies.hpp"
+#include "saved_files.hpp"
 
 namespace {
 
