@@ -13,7 +13,7 @@ void register_rows(const char* kind, Body body) {
     for_each_shape([=](const shape& s) {
       if (s.group != 1) return;
       benchmark::RegisterBenchmark(s.name(kind, isa_name(isa)).c_str(), [=](benchmark::State& state) {
-        kvaxis::any_kv_cache cache = make_cache(s.policy, s.dim, window);
+        kvaxis::any_kv_cache cache = make_cache(s, window);
         if (failed(state, cache.reserve(s.context))) return;
         kvaxis::set_isa(isa);
         const double seconds = body(state, s, cache) / static_cast<double>(state.iterations());

@@ -30,7 +30,11 @@ struct shape {
   int group = 1;
   int dim = 128;
   int context = 1024;
+  int kv_heads = bench::kv_heads;
+  int value_dim = dim;
+  int rotary = dim;  // the last channels
 
+  [[nodiscard]] int query_heads() const { return group * kv_heads; }
   [[nodiscard]] std::string name(const char* kind, const char* isa) const;
 };
 
@@ -55,18 +59,35 @@ void for_each_curve_shape(F&& f) {
   }
 }
 
+// Attention that shares its heads or compresses them: DeepSeek's MLA on the latent that it stores (all query heads on one
+// key of 512 latent and 64 rotated channels), the same decompressed into heads of its own, and one kv head alone.
+template <class F>
+void for_each_shared_shape(F&& f) {
+  for (const int context : {4096, memory_context}) {
+    for (const char* policy : {"k:int4-channel64-pre,v:latent", "k:int4-channel64-auto,v:latent",
+                               "k:int4-token64-pre,v:latent", "k:int8-channel64-auto,v:latent", "k:f16,v:latent"}) {
+      for (const int group : {16, 128}) f(shape{policy, group, 576, context, 1, 512, 64});
+    }
+    for (const char* policy : policies) {
+      f(shape{policy, 1, 192, context, kv_heads, 128, 64});
+      f(shape{policy, 32, 128, context, 1});
+    }
+  }
+}
+
 // Keys, values and queries: normal numbers, f32, the same in every run; every second pair of channels of the keys is
 // shifted by 4, as real keys are, so that `auto` keeps about a fifth of the pairs hot. Caches are filled with these tokens
 // over and over.
 struct tokens {
   static constexpr int count = 1024;
-  std::vector<float> keys;     // [count][kv_heads][dim]
+  std::vector<float> keys;     // [count][kv_heads][dim]; with fewer kv heads or channels the first ones serve
   std::vector<float> values;   // [count][kv_heads][dim]
-  std::vector<float> queries;  // [8 * kv_heads][dim]
+  std::vector<float> queries;  // [128][dim]
 };
 const tokens& tokens_of(int dim);
 
-kvaxis::any_kv_cache make_cache(const char* policy, int dim, int window);
+kvaxis::any_kv_cache make_cache(const shape& s, int window);
+kvaxis::attend_options options_of(const shape& s, kvaxis::arithmetic arithmetic);
 
 // A stretch of memory that a kernel reads.
 struct segment {
@@ -86,7 +107,7 @@ struct cache_set {
   [[nodiscard]] std::vector<std::vector<segment>> segments(side s) const;  // [layer]
 };
 // Built at first use; the least recently used ones go when too many bytes are held.
-const cache_set& caches_of(const char* policy, int dim, int context);
+const cache_set& caches_of(const shape& s);
 
 // One thread's CPU seconds. On a machine with other work, wall-clock time would measure that.
 double thread_seconds();

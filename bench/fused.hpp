@@ -19,16 +19,15 @@ template <class Call>
 void register_fused(const char* kind, side what, kvaxis::arithmetic arithmetic, kvaxis::isa isa, const shape& s,
                     Call call) {
   benchmark::RegisterBenchmark(s.name(kind, isa_name(isa)).c_str(), [=](benchmark::State& state) {
-    const cache_set& set = caches_of(s.policy, s.dim, s.context);
+    const cache_set& set = caches_of(s);
     const float* queries = tokens_of(s.dim).queries.data();
     buffers b;
-    b.options.query_heads = s.group * kv_heads;
-    b.options.arithmetic = arithmetic;
+    b.options = options_of(s, arithmetic);
     b.memory.resize(set.layers[0].workspace_bytes(1, b.options));
     const auto heads = static_cast<std::size_t>(b.options.query_heads);
     const std::size_t logits = heads * static_cast<std::size_t>(s.context);
     if (what == side::values) b.in.assign(logits, 1.0F / static_cast<float>(s.context));
-    b.out.resize(what == side::keys ? logits : heads * static_cast<std::size_t>(s.dim));
+    b.out.resize(what == side::keys ? logits : heads * static_cast<std::size_t>(s.value_dim));
     kvaxis::set_isa(isa);
     std::size_t i = 0;
     const double start = thread_seconds();

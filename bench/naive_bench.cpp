@@ -109,7 +109,7 @@ void register_side(const char* kind, side what) {
     for_each_shape([=](const shape& s) {
       if (!applies(v, s)) return;
       benchmark::RegisterBenchmark(s.name(kind, v.name).c_str(), [=](benchmark::State& state) {
-        const cache_set& set = caches_of(s.policy, s.dim, s.context);
+        const cache_set& set = caches_of(s);
         const naive_layer layer(s, set.layers[0]);
         const std::vector<float> weights(out_size(s, side::keys), 1.0F / static_cast<float>(s.context));
         std::vector<float> out(out_size(s, what));
@@ -127,7 +127,7 @@ void register_side(const char* kind, side what) {
 
 // The largest difference between the naive and the fused results, relative to the largest result.
 double difference(const variant& v, const shape& s, side what) {
-  const kvaxis::any_kv_cache& cache = caches_of(s.policy, s.dim, s.context).layers[0];
+  const kvaxis::any_kv_cache& cache = caches_of(s).layers[0];
   const tokens& t = tokens_of(s.dim);
   kvaxis::attend_options o;
   o.query_heads = s.group * kv_heads;

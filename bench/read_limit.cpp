@@ -88,7 +88,7 @@ void register_read_limit() {
   const auto add = [](kvaxis::isa isa, const shape& s) {
     if (s.group != 1) return;  // no query takes part
     benchmark::RegisterBenchmark(s.name("read_limit", isa_name(isa)).c_str(), [isa, s](benchmark::State& state) {
-      const cache_set& set = caches_of(s.policy, s.dim, s.context);
+      const cache_set& set = caches_of(s);
       const auto layers = set.segments(side::both);
       std::size_t i = 0;
       const double start = thread_seconds();

@@ -15,46 +15,49 @@ constexpr int position = tokens::count;  // of the query, one behind the last ke
 using numbers = std::vector<double>;
 
 // The row rotated to its position.
-void rotate(int dim, int at, double* x) {
-  for (int i = 0; i < dim / 2; ++i) {
-    const double angle = at * std::pow(10000.0, -2.0 * i / dim);
+void rotate(const shape& s, int at, double* x) {
+  const int pairs = s.rotary / 2;
+  x += s.dim - s.rotary;
+  for (int i = 0; i < pairs; ++i) {
+    const double angle = at * std::pow(10000.0, -2.0 * i / s.rotary);
     const double a = x[i];
-    const double b = x[i + dim / 2];
+    const double b = x[i + pairs];
     x[i] = a * std::cos(angle) - b * std::sin(angle);
-    x[i + dim / 2] = a * std::sin(angle) + b * std::cos(angle);
+    x[i + pairs] = a * std::sin(angle) + b * std::cos(angle);
   }
 }
 
-// One kv head's keys (rotated) and values, [token][dim].
+// One kv head's keys (rotated) and values, [token][dim] and [token][value_dim].
 struct rows_in_double {
   numbers keys;
   numbers values;
 };
 
 template <class ReadKey, class ReadValue>
-rows_in_double read_all(int dim, ReadKey&& read_key, ReadValue&& read_value) {
-  const auto d = static_cast<std::size_t>(dim);
-  std::vector<float> row(d);
+rows_in_double read_all(const shape& s, ReadKey&& read_key, ReadValue&& read_value) {
+  std::vector<float> key(static_cast<std::size_t>(s.dim));
+  std::vector<float> value(static_cast<std::size_t>(s.value_dim));
   rows_in_double r;
   for (int t = 0; t < tokens::count; ++t) {
-    read_key(t, row.data());
-    r.keys.insert(r.keys.end(), row.begin(), row.end());
-    rotate(dim, t, r.keys.data() + static_cast<std::size_t>(t) * d);
-    read_value(t, row.data());
-    r.values.insert(r.values.end(), row.begin(), row.end());
+    read_key(t, key.data());
+    r.keys.insert(r.keys.end(), key.begin(), key.end());
+    rotate(s, t, r.keys.data() + static_cast<std::size_t>(t) * key.size());
+    read_value(t, value.data());
+    r.values.insert(r.values.end(), value.begin(), value.end());
   }
   return r;
 }
 
 // What a kernel is to bring for the query heads of kv head 0: logits, sums with the weights of weights_of(), or
 // attention.
-numbers expected(const rows_in_double& r, const float* queries, const std::vector<float>& weights, int group, int dim,
+numbers expected(const rows_in_double& r, const shape& s, const float* queries, const std::vector<float>& weights,
                  side what) {
+  const int dim = s.dim;
   numbers out;
   numbers w(static_cast<std::size_t>(tokens::count));
-  for (int h = 0; h < group; ++h) {
+  for (int h = 0; h < s.group; ++h) {
     numbers q(queries + h * dim, queries + (h + 1) * dim);
-    rotate(dim, position, q.data());
+    rotate(s, position, q.data());
     for (int t = 0; t < tokens::count; ++t) {
       double sum = 0;
       for (int c = 0; c < dim; ++c)
@@ -69,25 +72,23 @@ numbers expected(const rows_in_double& r, const float* queries, const std::vecto
     for (double& x : w) total += x = std::exp(x);
     for (double& x : w) x /= total;
     if (what == side::values) w.assign(weights.begin() + h * tokens::count, weights.begin() + (h + 1) * tokens::count);
-    for (int c = 0; c < dim; ++c) {
+    for (int c = 0; c < s.value_dim; ++c) {
       double sum = 0;
       for (int t = 0; t < tokens::count; ++t)
-        sum += w[static_cast<std::size_t>(t)] * r.values[static_cast<std::size_t>(t * dim + c)];
+        sum += w[static_cast<std::size_t>(t)] * r.values[static_cast<std::size_t>(t * s.value_dim + c)];
       out.push_back(sum);
     }
   }
   return out;
 }
 
-std::vector<float> computed(const kvaxis::any_kv_cache& cache, const float* queries, const std::vector<float>& weights,
-                            int group, int dim, side what, kvaxis::arithmetic arithmetic) {
-  kvaxis::attend_options o;
-  o.query_heads = group * kv_heads;
-  o.arithmetic = arithmetic;
+std::vector<float> computed(const kvaxis::any_kv_cache& cache, const shape& s, const float* queries,
+                            const std::vector<float>& weights, side what, kvaxis::arithmetic arithmetic) {
+  const kvaxis::attend_options o = options_of(s, arithmetic);
   std::vector<std::byte> memory(cache.workspace_bytes(1, o));
   const kvaxis::workspace w{memory.data(), memory.size()};
   const auto heads = static_cast<std::size_t>(o.query_heads);
-  std::vector<float> out(heads * static_cast<std::size_t>(std::max<int>(tokens::count, dim)));
+  std::vector<float> out(heads * static_cast<std::size_t>(std::max<int>(tokens::count, s.value_dim)));
   if (what == side::keys) {
     kvaxis::check(cache.scores(queries, 1, position, o, out.data(), w));
   } else if (what == side::values) {
@@ -106,21 +107,25 @@ double mean_square(const numbers& x) {
 
 accuracy measure(kvaxis::isa isa, const shape& s, side what, kvaxis::arithmetic arithmetic) {
   const tokens& t = tokens_of(s.dim);
-  const kvaxis::any_kv_cache& cache = caches_of(s.policy, s.dim, tokens::count).layers[0];
-  const auto row = [&](const std::vector<float>& x, int token, float* out) {
-    std::copy_n(x.data() + static_cast<std::ptrdiff_t>(token) * kv_heads * s.dim, s.dim, out);
+  shape filled_once = s;
+  filled_once.context = tokens::count;
+  const kvaxis::any_kv_cache& cache = caches_of(filled_once).layers[0];
+  const auto row = [&](const std::vector<float>& x, int width, int token, int count, float* out) {
+    std::copy_n(x.data() + static_cast<std::ptrdiff_t>(token) * s.kv_heads * width, count, out);
   };
+  const bool latent = cache.format()->is_latent();
   const rows_in_double original = read_all(
-      s.dim, [&](int i, float* out) { row(t.keys, i, out); }, [&](int i, float* out) { row(t.values, i, out); });
+      s, [&](int i, float* out) { row(t.keys, s.dim, i, s.dim, out); },
+      [&](int i, float* out) { row(latent ? t.keys : t.values, latent ? s.dim : s.value_dim, i, s.value_dim, out); });
   const rows_in_double decoded = read_all(
-      s.dim, [&](int i, float* out) { kvaxis::check(cache.read_key(i, 0, out)); },
+      s, [&](int i, float* out) { kvaxis::check(cache.read_key(i, 0, out)); },
       [&](int i, float* out) { kvaxis::check(cache.read_value(i, 0, out)); });
-  std::vector<float> weights(static_cast<std::size_t>(8 * kv_heads * tokens::count));
+  std::vector<float> weights(static_cast<std::size_t>(s.query_heads() * tokens::count));
   std::copy_n(t.values.data(), weights.size(), weights.data());
-  const numbers should = expected(decoded, t.queries.data(), weights, s.group, s.dim, what);
-  const numbers unquantized = expected(original, t.queries.data(), weights, s.group, s.dim, what);
+  const numbers should = expected(decoded, s, t.queries.data(), weights, what);
+  const numbers unquantized = expected(original, s, t.queries.data(), weights, what);
   kvaxis::set_isa(isa);
-  const std::vector<float> is = computed(cache, t.queries.data(), weights, s.group, s.dim, what, arithmetic);
+  const std::vector<float> is = computed(cache, s, t.queries.data(), weights, what, arithmetic);
   accuracy a;
   numbers difference(should.size());
   for (std::size_t i = 0; i < should.size(); ++i) {

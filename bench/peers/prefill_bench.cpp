@@ -8,7 +8,7 @@ void register_prefill() {
     for_each_shape([isa](const shape& s) {
       if (s.dim != ggml_dim || s.context != prefill_context) return;
       benchmark::RegisterBenchmark(s.name("prefill", isa_name(isa)).c_str(), [isa, s](benchmark::State& state) {
-        const cache_set& set = caches_of(s.policy, s.dim, s.context);
+        const cache_set& set = caches_of(s);
         const kvaxis::any_kv_cache& cache = set.layer(0);
         const std::vector<float> queries = queries_of(s.group, prefill_queries);
         std::vector<float> out(queries.size());

@@ -34,17 +34,17 @@ status read_rows(const any_kv_cache& cache, std::int64_t first_token, int dim, r
 
 }  // namespace detail
 
-// any_kv_cache::append() from keys [token][kv_head * head_dim] and values [token][kv_head * value_dim]. Errors: also a
-// wrong number of columns, or of rows.
+// any_kv_cache::append() from keys [token][kv_head * head_dim] and values [token][kv_head * value_dim], an empty matrix for
+// latent values. Errors: also a wrong number of columns, or of rows.
 inline status append(any_kv_cache& cache, const const_rows_ref& keys, const const_rows_ref& values,
                      std::int64_t first_position = next, fold_mode mode = fold_mode::now) noexcept {
   const tile_format* const f = cache.format();
   if (f == nullptr) return {errc::invalid_argument, "cache: not created", 0};
   const std::int64_t key_columns = static_cast<std::int64_t>(f->kv_heads) * f->head_dim;
-  const std::int64_t value_columns = static_cast<std::int64_t>(f->kv_heads) * f->value_dim;
+  const std::int64_t value_columns = f->is_latent() ? 0 : static_cast<std::int64_t>(f->kv_heads) * f->value_dim;
   if (keys.cols() != key_columns) return {errc::invalid_argument, "keys: columns", key_columns};
   if (values.cols() != value_columns) return {errc::invalid_argument, "values: columns", value_columns};
-  if (values.rows() != keys.rows()) return {errc::invalid_argument, "values: rows", keys.rows()};
+  if (!f->is_latent() && values.rows() != keys.rows()) return {errc::invalid_argument, "values: rows", keys.rows()};
   if (keys.rows() > INT_MAX) return {errc::out_of_range, "keys: rows", INT_MAX};
   // The stride of a single row may be anything.
   const auto packed = [](const const_rows_ref& m) {

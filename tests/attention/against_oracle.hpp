@@ -60,7 +60,8 @@ inline void append_random(kvaxis::any_kv_cache& cache, int tokens, std::uint64_t
   const auto rows = static_cast<std::size_t>(tokens * f.kv_heads);
   const std::vector<float> k = random.uniforms(rows * static_cast<std::size_t>(f.head_dim), 3.0F);
   const std::vector<float> v = random.uniforms(rows * static_cast<std::size_t>(f.value_dim), 3.0F);
-  kvaxis::check(cache.append(k.data(), v.data(), tokens, first_position));
+  kvaxis::check(
+      cache.append(k.data(), f.is_latent() ? kvaxis::rows() : kvaxis::rows(v.data()), tokens, first_position));
 }
 
 struct question {

@@ -142,6 +142,42 @@ KVAXIS_ON_EVERY_ISA(Guard);
 TEST_P(Guard, B51_buffers_that_end_at_a_page) { guard_all_calls(guard::end); }
 TEST_P(Guard, B51_buffers_that_begin_at_a_page) { guard_all_calls(guard::begin); }
 
+// Latent values are read out of the keys: nothing behind the last channel of the last key.
+TEST_P(Guard, B51_latent_values) {
+  for (const guard side : {guard::begin, guard::end}) {
+    for (const setting& s : {setting{"k:int4-channel32-auto,v:latent"}, setting{"k:int8-token16-tile,v:latent", true},
+                             setting{"k:bf16,v:latent"}, setting{"k:f32-post,v:latent", true}}) {
+      for (const int dim : {12, 46, 72}) {
+        SCOPED_TRACE(s.policy + ", " + std::to_string(dim) + " channels");
+        kvaxis::cache_config c = test::shape(2, dim, dim - 4);
+        kvaxis::check(kvaxis::make_rope({dim, 4, dim - 4, 10000.0, kvaxis::rope_layout::interleaved, {}}, c.rope));
+        c.window = 1;
+        c.pins = 2;
+        c.tile_tokens = 32;
+        c.half_window = s.half;
+        guarded_allocator memory(side);
+        kvaxis::any_kv_cache cache;
+        kvaxis::check(test::make_cache(s.policy, c, memory.hook(), cache));
+        kvaxis::attend_options o;
+        o.query_heads = 2 * 9;
+        o.scale = 0.3F;
+        for (const int tokens : {1, 3, 32, 34, 36}) {
+          const test::tokens data(c, tokens, 12);
+          const guard_buffer<float> k = guarded(data.k, side);
+          kvaxis::check(cache.append(k.data(), {}, tokens));
+          guard_buffer<float> value(static_cast<std::size_t>(dim - 4), side);
+          kvaxis::check(cache.read_value(cache.size() - 1, 1, value.data()));
+          EXPECT_NEAR(value[value.size() - 1], data.key(tokens - 1)[2 * dim - 5], 0.1);
+          expect_equal_on_guarded_buffers(cache, {1, o, cache.size()}, side);
+          expect_equal_on_guarded_buffers(cache, {3, o, cache.size() - 3}, side);
+        }
+        kvaxis::check(cache.flush());
+        expect_equal_on_guarded_buffers(cache, {1, o, 200}, side);
+      }
+    }
+  }
+}
+
 // One task for blocks of one kv head each: its workspace is smaller than that of all kv heads together.
 TEST_P(Guard, B51_many_heads_and_queries_in_one_task) {
   kvaxis::cache_config c = test::rope_shape(64, 16);

@@ -33,6 +33,7 @@ static_assert(int4_cache::bits(128) == 4.5);
 static_assert(int4_cache::bits(80) == (4.5 * 80 + 8.0 * (96 * 0.5 + 2 * 4)) / 160);
 static_assert(kvaxis::kv_cache<kvaxis::per_channel<kvaxis::int8, 128>, kvaxis::per_tensor<kvaxis::e4m3>>::bits(64) ==
               (8.25 + 8) / 2);
+static_assert(kvaxis::kv_cache<keys, kvaxis::latent<keys>>::bits(576, 512) == 32.0, "stored once");
 static_assert(kvaxis::bits_per_value<kvaxis::per_channel<kvaxis::int4, 256>>(64) == 4.125);
 static_assert(kvaxis::bits_per_value<kvaxis::per_channel<kvaxis::int4, 64, 4>>(64) == 4.5 + 32.0 / (64 * 64));
 static_assert(kvaxis::bits_per_value<kvaxis::per_token<kvaxis::int4f32, 32>>(64, kvaxis::role::value) == 6.0);

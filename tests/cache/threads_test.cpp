@@ -75,6 +75,23 @@ TEST(Threads, tasks_of_one_attend) {
   }
 }
 
+TEST(Threads, tasks_of_one_attend_on_latent_values) {
+  kvaxis::cache_config c = test::shape(1, 80, 64);
+  kvaxis::check(kvaxis::make_rope({80, 16, 64, 10000.0, kvaxis::rope_layout::interleaved, {}}, c.rope));
+  kvaxis::any_kv_cache cache = test::cache_of("k:int4-channel32-auto,v:latent", c);
+  test::tokens(c, 5000, 3).append_all_to(cache);
+  kvaxis::attend_options o;
+  o.query_heads = 16;
+  o.scale = 0.15F;
+  for (const int n_query : {1, 6}) {
+    const std::vector<float> q = test::numbers(4).uniforms(static_cast<std::size_t>(n_query * 16 * 80));
+    const test::attention want = test::attend(cache, q, n_query, 5000, o);
+    const test::attention got = test::attend(cache, q, n_query, 5000, o, engine_threads(3));
+    EXPECT_EQ(got.out, want.out);
+    EXPECT_EQ(got.lse, want.lse);
+  }
+}
+
 // The first use of everything from two threads at once, on caches of different shapes that share nothing.
 TEST(Threads, caches_of_their_own) {
   struct engine {

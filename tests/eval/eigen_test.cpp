@@ -58,6 +58,21 @@ TEST(EigenViews, blocks_single_rows_and_other_orders) {
   EXPECT_EQ(out(0, kv_heads * dim + 1), 7);
 }
 
+TEST(EigenViews, latent_values_come_with_the_keys) {
+  kvaxis::cache_config config;
+  config.kv_heads = kv_heads;
+  config.head_dim = dim;
+  config.value_dim = value_dim;
+  kvaxis::any_kv_cache cache = test::cache_of("k:f32,v:latent", config);
+  ASSERT_TRUE(kvaxis::append(cache, keys, kvaxis::row_matrix()).ok());
+  EXPECT_STREQ(kvaxis::append(cache, keys, values).argument, "values: columns");
+  ASSERT_EQ(cache.size(), tokens);
+  kvaxis::row_matrix v(tokens, kv_heads * value_dim);
+  ASSERT_TRUE(kvaxis::read_values(cache, 0, v).ok());
+  EXPECT_EQ(v.leftCols(value_dim), keys.leftCols(value_dim));
+  EXPECT_EQ(v.rightCols(value_dim), keys.middleCols(dim, value_dim));
+}
+
 void expect_refused(const kvaxis::status& s, const char* argument, std::int64_t limit) {
   EXPECT_FALSE(s.ok());
   EXPECT_STREQ(s.argument, argument);

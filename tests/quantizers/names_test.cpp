@@ -73,6 +73,18 @@ TEST(Names, scales_and_offsets) {
   EXPECT_EQ(parsed("k:f32,v:int8-tensor@0.1,0.5").value.offset, 0.5F);
 }
 
+TEST(Names, latent_values) {
+  const kvaxis::policy_name n = parsed("k:int8-token64-post,v:latent");
+  EXPECT_EQ(n.value.codec, "latent");
+  expect_policy(n.value.policy, axis::latent, 0, kvaxis::pre);
+  const test::policies found = test::find("k:int8-token64-post,v:latent");
+  EXPECT_STREQ(found.values.codec->name, "int8") << "the codec of the keys";
+  expect_policy(found.values.policy, axis::latent, 0, kvaxis::pre);
+  char written[16];
+  EXPECT_EQ(kvaxis::format_policy("int8", found.values.policy, kvaxis::role::value, written, sizeof written), 6);
+  EXPECT_STREQ(written, "latent");
+}
+
 TEST(Names, what_does_not_follow_the_grammar_is_refused) {
   const char* keys[] = {"",
                         "k:",
@@ -104,6 +116,7 @@ TEST(Names, what_does_not_follow_the_grammar_is_refused) {
                         "k:int4-channel64-pre,f16",
                         "k:int4-channel64-pre",
                         "k:int4-channel64-pre,",
+                        "k:latent,v:latent",
                         " k:int4-channel64-pre,v:f16"};
   for (const char* name : keys) {
     kvaxis::policy_name out;
@@ -117,6 +130,9 @@ TEST(Names, what_does_not_follow_the_grammar_is_refused) {
                           "k:f16,v:int4",
                           "k:f16,v:int4-token64-pre",
                           "k:f16,v:f16-post",
+                          "k:f16,v:latent-token64",
+                          "k:f16,v:latent@1",
+                          "k:f16,v:latent512",
                           "k:f16,v:int4-token64 ",
                           "k:f16,v:int4-token64,",
                           "k:f16,v:int4-token64,v:f16",

@@ -50,6 +50,7 @@ struct vocabulary {
   double_fn mul_d, fma_d, fnma_d;  // a * b, a * b + c, c - a * b
   void (*store_twice)(const double* a, float* out, int n);
   void (*store_with_opposite)(const double* a, float* out, int n);
+  void (*store_four)(const float* a, std::ptrdiff_t stride, float* out);  // four vectors
 };
 
 #define KVAXIS_INL <vocabulary.inl>

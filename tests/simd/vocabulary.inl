@@ -207,6 +207,10 @@ inline void double_up(const double* a, float* out, int n) {
 inline void with_opposite(const double* a, float* out, int n) {
   for (int i = 0; i < n; i += lanes_d) KVAXIS_TARGET::store_with_opposite(out + 2 * i, load_d(a + i));
 }
+inline void four_by_lane(const float* a, std::ptrdiff_t stride, float* out) {
+  const vf four[] = {load(a), load(a + lanes), load(a + 2 * lanes), load(a + 3 * lanes)};
+  store_four(out, stride, four);
+}
 
 inline constexpr vocabulary table = {
     lanes,
@@ -257,7 +261,8 @@ inline constexpr vocabulary table = {
     three_d<fma_d_op>,
     three_d<fnma_d_op>,
     double_up,
-    with_opposite};
+    with_opposite,
+    four_by_lane};
 
 }  // namespace probe
 }  // namespace KVAXIS_TARGET

@@ -279,6 +279,20 @@ TEST_P(Vocabulary, one_number_out_of_range_is_seen_in_every_lane) {
   }
 }
 
+TEST_P(Vocabulary, four_vectors_become_rows_of_four) {
+  const operands x(64);
+  for (const int stride : {4, 5, 33}) {
+    std::vector<float> out(static_cast<std::size_t>(stride * v.lanes), 77.0F);
+    v.store_four(x.a.data(), stride, out.data());
+    for (int i = 0; i < v.lanes; ++i) {
+      for (int j = 0; j < stride; ++j) {
+        const float expected = j < 4 ? x.a[static_cast<std::size_t>(j * v.lanes + i)] : 77.0F;
+        ASSERT_EQ(out[static_cast<std::size_t>(i * stride + j)], expected) << stride;
+      }
+    }
+  }
+}
+
 TEST_P(Vocabulary, rows_go_into_their_quads) {
   constexpr std::size_t quad_bytes = 48;
   std::uint32_t a[16];

@@ -22,6 +22,7 @@ struct no_unit {
 template struct kvaxis::per_channel<no_unit, 32, 4>;
 template struct kvaxis::per_token<kvaxis::int4, 32>;
 template struct kvaxis::per_tensor<kvaxis::e4m3>;
+template class kvaxis::kv_cache<kvaxis::per_token<kvaxis::int4>, kvaxis::latent<kvaxis::per_token<kvaxis::int4> > >;
 #elif REFUSAL == 1
 template struct kvaxis::per_channel<not_a_codec>;
 #elif REFUSAL == 2
@@ -40,4 +41,8 @@ template class kvaxis::kv_cache<kvaxis::per_channel<kvaxis::int4, 48>, kvaxis::p
 template class kvaxis::kv_cache<kvaxis::per_token<kvaxis::int4>, kvaxis::per_channel<kvaxis::int4, 512> >;
 #elif REFUSAL == 9
 template class kvaxis::kv_cache<kvaxis::per_channel<kvaxis::int4, 32>, kvaxis::per_channel<kvaxis::int4, 64> >;
+#elif REFUSAL == 10
+template class kvaxis::kv_cache<kvaxis::per_channel<kvaxis::int4>, kvaxis::latent<kvaxis::per_token<kvaxis::int4> > >;
+#elif REFUSAL == 11
+template struct kvaxis::latent<kvaxis::latent<kvaxis::per_channel<kvaxis::int4> > >;
 #endif

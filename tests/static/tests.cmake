@@ -8,7 +8,9 @@ set(messages
     "rotation is pre, automatic, tile_rotated, post or a number of hot pairs"
     "per_channel keys need a group of 32, 64, 128 or 256 tokens"
     "per_channel values need a group of 32, 64, 128 or 256 tokens"
-    "the group of per_channel values must divide the group of the keys")
+    "the group of per_channel values must divide the group of the keys"
+    "latent values are those of the cache's own keys"
+    "the policy in brackets is that of the keys")
 set(compile "${CMAKE_CXX_COMPILER}" -std=c++17 -fsyntax-only "-I${PROJECT_SOURCE_DIR}/include"
             "${CMAKE_CURRENT_LIST_DIR}/refusals.cpp")
 

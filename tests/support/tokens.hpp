@@ -65,7 +65,8 @@ struct tokens {
   [[nodiscard]] kvaxis::status append_to(kvaxis::any_kv_cache& cache, int first, int n,
                                          std::int64_t position = kvaxis::next,
                                          kvaxis::fold_mode mode = kvaxis::fold_mode::now) const {
-    return cache.append(key(first), value(first), n, position, mode);
+    const kvaxis::rows values = cache.format()->is_latent() ? kvaxis::rows() : kvaxis::rows(value(first));
+    return cache.append(key(first), values, n, position, mode);
   }
   void append_all_to(kvaxis::any_kv_cache& cache, std::int64_t position = kvaxis::next) const {
     kvaxis::check(append_to(cache, 0, count, position));

@@ -86,6 +86,9 @@ struct unit_kernels {
   std::array<sum_fn, 5> sums;
   // The run's keys as f32 rows [row][run_tokens], rotated where asked.
   void (*expand_keys)(const block_view&, const score_request&, float* out) noexcept;
+  // Rows first_row .. end_row - 1 of a run of keys the other way round, f32 [token][stride], multiples of 4.
+  void (*transpose_keys)(const block_view&, int first_lane, int first_row, int end_row, int stride,
+                         float* out) noexcept;
   // Rows first_row .. end_row - 1 as f32 [row][lanes].
   void (*expand_values)(const block_view&, int first_row, int end_row, float* out) noexcept;
 };

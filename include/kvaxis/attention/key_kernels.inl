@@ -306,5 +306,36 @@ void expand_keys(const block_view& b, const score_request& r, float* out) noexce
   }
 }
 
+template <unit_kind U, bool Across>
+KVAXIS_INLINE void transpose_key_lanes(const block_view& b, int lane, int first_row, int end_row, int stride,
+                                       float* out) {
+  quad_reader<U, 2, Across> keys(b, first_row / 4, lane);
+  for (int index = first_row / 4; index < end_row / 4; ++index) {
+    keys.load();
+    vf x[4][2];
+    keys.template rows<0>(x[0], x[1]);
+    keys.template rows<1>(x[2], x[3]);
+    KVAXIS_UNROLL
+    for (int v = 0; v < 2; ++v) {
+      const vf four[] = {x[0][v], x[1][v], x[2][v], x[3][v]};
+      store_four(out + v * lanes * stride, stride, four);
+    }
+    keys.advance();
+    out += 4;
+  }
+}
+
+template <unit_kind U>
+void transpose_keys(const block_view& b, int first_lane, int first_row, int end_row, int stride, float* out) noexcept {
+  for (int lane = 0; lane < run_tokens; lane += 2 * lanes) {
+    float* const to = out + lane * stride;
+    if (b.across) {
+      transpose_key_lanes<U, true>(b, first_lane + lane, first_row, end_row, stride, to);
+    } else {
+      transpose_key_lanes<U, false>(b, first_lane + lane, first_row, end_row, stride, to);
+    }
+  }
+}
+
 }  // namespace KVAXIS_TARGET
 KVAXIS_END_NAMESPACE

@@ -119,7 +119,9 @@ struct softmax_state {
   float* sums = nullptr;
 };
 
-[[nodiscard]] inline int sum_stride(const tile_format& f) noexcept { return round_up(f.value_dim, 32); }
+// Sums of latent values are those of the key's stored channels from a multiple of 16 on; here is the first value's.
+[[nodiscard]] inline int first_sum(const tile_format& f) noexcept { return f.first_value % 16; }
+[[nodiscard]] inline int sum_stride(const tile_format& f) noexcept { return round_up(first_sum(f) + f.value_dim, 32); }
 [[nodiscard]] inline std::size_t state_floats(const tile_format& f, int rows) noexcept {
   return static_cast<std::size_t>(rows) * static_cast<std::size_t>(sum_stride(f) + 2);
 }
@@ -140,8 +142,8 @@ struct block_sizes {
       if (f == nullptr) continue;
       raise(key_groups, round_up(f->key.groups(), 16));
       raise(value_groups, round_up(f->value.groups(), 16));
-      raise(segments, f->value.across ? 0 : f->value.groups_per_line());
-      raise(row_numbers, run_tokens * std::max({f->key.rows, f->value.lanes, f->value_stride}));
+      raise(segments, f->value.across || f->is_latent() ? 0 : f->value.groups_per_line());
+      raise(row_numbers, run_tokens * std::max(f->key.rows, sum_stride(*f)));
     }
   }
 };

@@ -107,6 +107,7 @@ inline constexpr unit_kernels kernels = {{&scores<U, 1>, &scores<U, 2>, &scores<
                                          hot_score_table<U>(),
                                          {&sums<U, 1>, &sums<U, 2>, &sums<U, 3>, &sums<U, 4>, &sums<U, 8>},
                                          &expand_keys<U>,
+                                         &transpose_keys<U>,
                                          &expand_values<U>};
 
 }  // namespace KVAXIS_TARGET

@@ -34,6 +34,8 @@ KVAXIS_END_NAMESPACE
 #include "../simd/foreach_isa.hpp"
 #define KVAXIS_INL "../attention/scores.inl"
 #include "../simd/foreach_isa.hpp"
+#define KVAXIS_INL "../attention/latent.inl"
+#include "../simd/foreach_isa.hpp"
 #define KVAXIS_INL "../attention/walk.inl"
 #include "../simd/foreach_isa.hpp"
 

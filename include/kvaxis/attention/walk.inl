@@ -79,6 +79,7 @@ inline void sum_entry(const problem& p, int head, const entry& e, detail::slot_r
   r.end_row = (slots.end + 3) / 4 * 4;
   r.next = next.data;
   r.next_bytes = next.bytes;
+  if (f.is_latent()) return sum_latent(f, e, head, r, rows, s);
   if (!e.folded) {
     if (f.half_rows) return sum_decoded(t, head, nullptr, r, rows, s);
     const block_view values = view_rows(t.value_row<float>(head, 0), t.capacity, f.value_stride);

@@ -104,8 +104,8 @@ class any_kv_cache {
   void clear() noexcept;
 
   // n tokens at positions first_position, first_position + 1, ...; keys [token][kv_head][head_dim] before RoPE (after
-  // it for rotation `post`), values [token][kv_head][value_dim]. Errors: k, v (null, stride, non-finite, out of range),
-  // n, first_position, out of memory.
+  // it for rotation `post`), values [token][kv_head][value_dim]. Latent values come with the keys: v is {}. Errors: k, v
+  // (null, stride, non-finite, out of range), n, first_position, out of memory.
   status append(const rows& k, const rows& v, int n, std::int64_t first_position = next,
                 fold_mode mode = fold_mode::now) noexcept;
   // What fold_mode::deferred left to do.

@@ -151,7 +151,9 @@ inline status any_kv_cache::check_append(const rows& k, const rows& v, int n, st
   if (position < -max_position) return {errc::out_of_range, "first_position", -max_position};
   if (position > max_position - n) return {errc::out_of_range, "first_position", max_position - n};
   if (n == 0) return {};
+  if (formats_[0]->is_latent() && v.data != nullptr) return {errc::invalid_argument, "v: latent values come with k", 0};
   for (const bool is_key : {true, false}) {
+    if (!is_key && formats_[0]->is_latent()) break;
     const rows& r = is_key ? k : v;
     const int dim = is_key ? formats_[0]->head_dim : formats_[0]->value_dim;
     if (status s = detail::check_layout(r, dim, is_key); !s.ok()) return s;
@@ -221,7 +223,7 @@ inline void any_kv_cache::copy_rows(const rows& k, const rows& v, int count) noe
   entry& e = entries_.back();
   const detail::row_functions& functions = detail::active_rows();
   functions.copy(*formats_[0], k, count, true, *e.tile, e.begin + e.count, replaced_);
-  functions.copy(*formats_[0], v, count, false, *e.tile, e.begin + e.count, replaced_);
+  if (!formats_[0]->is_latent()) functions.copy(*formats_[0], v, count, false, *e.tile, e.begin + e.count, replaced_);
   e.count += count;
   size_ += count;
   if (e.pinned) pinned_tokens_ += count;

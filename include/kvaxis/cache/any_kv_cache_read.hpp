@@ -56,6 +56,8 @@ inline status any_kv_cache::make_problem(const float* q, int n_query, std::int64
     return {errc::invalid_argument, "query_heads", formats_[0]->kv_heads};
   if (heads / formats_[0]->kv_heads > max_query_group) return {errc::out_of_range, "query_heads", max_query_group};
   if (!is_finite(o.scale) || o.scale < 0.0F) return {errc::invalid_argument, "scale", 0};
+  if (formats_[0]->is_latent() && o.scale == 0.0F)
+    return {errc::invalid_argument, "scale: latent values have no default", 0};
   if (!is_finite(o.soft_cap) || o.soft_cap < 0.0F) return {errc::invalid_argument, "soft_cap", 0};
   if (o.max_tasks < 1) return {errc::out_of_range, "max_tasks", 1};
   if (n_query < 0) return {errc::out_of_range, "n_query", 0};
@@ -157,7 +159,7 @@ inline status any_kv_cache::weighted_sum(const float* weights, int n_query, cons
     const float* from = weights + static_cast<std::int64_t>(i) * p.group * size_;
     detail::active_walk().sum_all(p, i % formats_[0]->kv_heads, m.buffers, from, size_, m.state.sums);
     for (int h = 0; h < p.group; ++h) {
-      const float* sums = m.state.sums + h * detail::sum_stride(*formats_[0]);
+      const float* sums = m.state.sums + h * detail::sum_stride(*formats_[0]) + detail::first_sum(*formats_[0]);
       float* to = out + (static_cast<std::int64_t>(i) * p.group + h) * formats_[0]->value_dim;
       for (int c = 0; c < formats_[0]->value_dim; ++c) to[c] = sums[c];
     }

@@ -32,7 +32,7 @@ struct older_tier {
 struct cache_config {
   int kv_heads = 0;
   int head_dim = 0;   // of keys and queries, 8 to 576
-  int value_dim = 0;  // of values; 0: head_dim
+  int value_dim = 0;  // of values; 0: head_dim. Latent values: the first channels of a key, none of which rotates
   int window = 128;   // at least so many of the newest tokens stay in full precision; at most tile_tokens - 1 more do
   int pins = 4;       // the first tokens of the sequence, never folded: attention sinks; at most 256
   int tile_tokens = 64;      // where no policy is per_channel: 32, 64, 128 or 256
@@ -67,6 +67,7 @@ namespace detail {
 
 inline status check_policy(const bound_policy& b, const cache_config& c, bool is_key) noexcept {
   const policy& p = b.policy;
+  if (is_key && p.axis == axis::latent) return {errc::unsupported, "key policy: latent", 0};
   const char* const group = is_key ? "key policy: group length" : "value policy: group length";
   if (p.axis == axis::token && (p.group < 16 || p.group % 16 != 0)) return {errc::invalid_argument, group, 16};
   if (p.axis == axis::channel && !is_tile_length(p.group)) return {errc::invalid_argument, group, max_tile_tokens};
@@ -80,6 +81,22 @@ inline status check_policy(const bound_policy& b, const cache_config& c, bool is
   if (p.axis != axis::channel && (p.rotation == automatic || p.rotation > 0)) {
     return {errc::unsupported, "key policy: automatic and hot pairs need per_channel", 0};
   }
+  return {};
+}
+
+// Latent values are read as they lie in the key: none may be of a pair that the cache rotates.
+inline status check_latent(const bound_policy& key, const bound_policy& value, const cache_config& c) noexcept {
+  if (value.codec != key.codec) return {errc::invalid_argument, "value policy: latent of other keys", 0};
+  const int value_dim = c.value_dim == 0 ? c.head_dim : c.value_dim;
+  int most = c.head_dim;
+  if (value_dim > most) return {errc::out_of_range, "value_dim: latent values are channels of the key", most};
+  for (int i = 0; i < c.rope.pairs_count && key.policy.rotation != post; ++i) {
+    for (const int channel :
+         {c.rope.pairs[static_cast<std::size_t>(i)].a, c.rope.pairs[static_cast<std::size_t>(i)].b}) {
+      most = channel < most ? channel : most;
+    }
+  }
+  if (value_dim > most) return {errc::out_of_range, "value_dim: latent values reach into rotated channels", most};
   return {};
 }
 
@@ -108,7 +125,7 @@ inline status check_shape(const cache_config& c) noexcept {
 }
 
 // Older tiers have the shape, the rotation (all in the engine or all in the cache) and the tile length of the newest.
-inline status check_tiers(const cache_config& c, const bound_policy& key, int tokens) noexcept {
+inline status check_tiers(const cache_config& c, const bound_policy& key, bool latent, int tokens) noexcept {
   if (c.older_tiers_count < 0 || c.older_tiers_count >= max_tiers) {
     return {errc::out_of_range, "older_tiers_count", max_tiers - 1};
   }
@@ -120,6 +137,10 @@ inline status check_tiers(const cache_config& c, const bound_policy& key, int to
     }
     if (status s = check_policy(t.keys, c, true); !s.ok()) return s;
     if (status s = check_policy(t.values, c, false); !s.ok()) return s;
+    if ((t.values.policy.axis == axis::latent) != latent) return {errc::unsupported, "older_tiers: latent values", i};
+    if (latent && t.values.codec != t.keys.codec) {
+      return {errc::invalid_argument, "older_tiers: latent of other keys", i};
+    }
     if (needs_scale(t.keys) || needs_scale(t.values)) return {errc::unsupported, "older_tiers: per_tensor", i};
     if (tile_length(t.keys.policy, t.values.policy, tokens) != tokens) {
       return {errc::invalid_argument, "older_tiers: group length must be the tile's", tokens};
@@ -149,11 +170,14 @@ inline status check_config(const cache_config& c, const bound_policy& key, const
   if (status s = check_rope(c.rope, c.head_dim); !s.ok()) return s;
   if (status s = check_policy(key, c, true); !s.ok()) return s;
   if (status s = check_policy(value, c, false); !s.ok()) return s;
+  if (value.policy.axis == axis::latent) {
+    if (status s = check_latent(key, value, c); !s.ok()) return s;
+  }
   const int tokens = tile_length(key.policy, value.policy, c.tile_tokens);
   if (value.policy.axis == axis::channel && tokens % value.policy.group != 0) {
     return {errc::invalid_argument, "value policy: group length must divide the tile's", tokens};
   }
-  if (status s = check_tiers(c, key, tokens); !s.ok()) return s;
+  if (status s = check_tiers(c, key, value.policy.axis == axis::latent, tokens); !s.ok()) return s;
   if (needs_scale(key) || needs_scale(value)) {
     if (c.scales_count != 1 && c.scales_count != c.kv_heads)
       return {errc::invalid_argument, "scales_count", c.kv_heads};

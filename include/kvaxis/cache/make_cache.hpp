@@ -48,8 +48,11 @@ struct named_policy {
     return to.codec != nullptr;
   };
   if (!bind_side(found.name.key, found.keys)) return {errc::invalid_argument, "policy name: unknown key codec", 0};
-  if (!bind_side(found.name.value, found.values))
+  if (found.name.value.policy.axis == axis::latent) {
+    found.values = {found.name.value.policy, found.keys.codec};
+  } else if (!bind_side(found.name.value, found.values)) {
     return {errc::invalid_argument, "policy name: unknown value codec", 0};
+  }
   out = found;
   return {};
 }

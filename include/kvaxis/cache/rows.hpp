@@ -61,7 +61,7 @@ void for_each_row(const rows& r, int tokens, int heads, int dim, F&& f) noexcept
   const std::int64_t token_stride = r.token_stride == 0 ? heads * head_stride : r.token_stride;
   const std::int64_t bytes = tokens * token_stride * (r.type == element::single ? 4 : 2);
   rows later = r;
-  later.data = static_cast<const char*>(r.data) + bytes;
+  if (r.data != nullptr) later.data = static_cast<const char*>(r.data) + bytes;  // latent values have no rows
   return later;
 }
 

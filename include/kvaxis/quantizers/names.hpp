@@ -1,7 +1,7 @@
 // Policies by name, for tools, benchmarks and files:
 //
 //   name    = "k:" side "," "v:" side                         k:int4-channel64-pre,v:int4-token64
-//   side    = codec [ "-" axis ] [ "@" scale [ "," offset ] ] [ "-" rotation ]
+//   side    = codec [ "-" axis ] [ "@" scale [ "," offset ] ] [ "-" rotation ]   or, for values, latent
 //   codec   = int4 | int8 | int4s | int8s | int4f32 | int8f32 | e4m3 | e5m2 | f32 | f16 | bf16
 //   axis    = channelG | tokenG | tensor                      G: the group's length; left out for f32, f16, bf16
 //   rotation (keys) = pre | auto | hotN | tile | post          left out: pre
@@ -92,6 +92,10 @@ inline bool parse_side(std::string_view& rest, bool is_key, side_name& out) noex
   out.codec = rest.substr(0, end);
   rest.remove_prefix(out.codec.size());
   const bool is_identity = out.codec == "f32" || out.codec == "f16" || out.codec == "bf16";
+  if (!is_key && out.codec == "latent") {
+    out.policy = {axis::latent, 0, pre};
+    return true;
+  }
   out.policy = {axis::tensor, 0, pre};
   if (!parse_axis(rest, out.policy) && !is_identity) return false;
   if (take_prefix(rest, "@")) {
@@ -135,6 +139,7 @@ inline int format_policy(const char* codec, const policy& p, role side, char* ou
       default: std::snprintf(rotation, sizeof rotation, "-hot%d", p.rotation);
     }
   }
+  if (p.axis == axis::latent) return std::snprintf(out, size, "latent");
   if (p.axis == axis::tensor) return std::snprintf(out, size, "%s-tensor%s", codec, rotation);
   const char* const name = p.axis == axis::channel ? "channel" : "token";
   return std::snprintf(out, size, "%s-%s%d%s", codec, name, p.group, rotation);

@@ -4,6 +4,7 @@
 //   using Keys   = kvaxis::per_channel<kvaxis::int4, 64>;   // one scale for 64 tokens of a channel
 //   using Values = kvaxis::per_token<kvaxis::int4, 64>;     // one scale for 64 channels of a token
 //   using Fp8    = kvaxis::per_tensor<kvaxis::e4m3>;        // one scale per head, given in the configuration
+//   using Latent = kvaxis::latent<Keys>;                    // values that are channels of the key, stored once
 //
 // Two tokens, four channels, symmetric codes of a largest code 7: [1 14 3 4; 5 7 -7 0]
 //   per_channel: scales 5/7 14/7 7/7 4/7 (one a column)      per_token: scales 14/7 7/7 (one a row)
@@ -17,7 +18,7 @@
 KVAXIS_BEGIN_NAMESPACE
 
 enum class role : int { key, value };
-enum class axis : int { channel, token, tensor };
+enum class axis : int { channel, token, tensor, latent };
 
 // Where keys are rotated (RoPE). A *hot* pair is stored before rotation and rotated inside the kernel; the other pairs
 // are stored rotated by the token's offset in its tile, which is cheaper to read and less accurate. Both can be moved
@@ -30,7 +31,7 @@ constexpr int tile_rotated = 0;  // no pair is hot
 // A policy as data; what the type-erased cache works with.
 struct policy {
   kvaxis::axis axis = axis::channel;
-  int group = 64;  // tokens of a channel, or channels of a token; not used by axis::tensor
+  int group = 64;  // tokens of a channel, or channels of a token; not used by the other axes
   int rotation = pre;
 };
 
@@ -79,6 +80,15 @@ struct per_tensor {
       "per_tensor: automatic and hot pairs are chosen by the range of a channel; use per_channel for such keys");
   using codec = Codec;
   static constexpr policy value{axis::tensor, 0, Rotation};
+};
+
+// Values that are the first value_dim channels of each key (the latent of DeepSeek's MLA) and are stored with it alone.
+// Keys is the cache's own key policy.
+template <class Keys>
+struct latent {
+  static_assert(Keys::value.axis != axis::latent, "latent: the policy in brackets is that of the keys");
+  using codec = typename Keys::codec;
+  static constexpr policy value{axis::latent, 0, pre};
 };
 
 // What kv_cache<> stores: of the formats whose KL divergence is within a quarter of that of `pre` keys summed in f32, the

@@ -88,6 +88,8 @@ status round_trip(const policy& p, const float* x, int tokens, int channels, con
 // null pointer, a number that is not finite or beyond the codec's limit, out of memory.
 template <class Policy>
 status round_trip(const float* x, int tokens, int channels, float* out) noexcept {
+  static_assert(Policy::value.axis != axis::latent,
+                "round_trip: latent values are those of the keys; try their policy");
   static_assert(Policy::value.axis != axis::tensor || codec_parameters<typename Policy::codec>::members == 0,
                 "round_trip: a per_tensor policy needs its scale: round_trip<Policy>(x, tokens, channels, scale, out)");
   return detail::round_trip<typename Policy::codec>(Policy::value, x, tokens, channels, nullptr, out);
@@ -107,6 +109,7 @@ template <class Policy>
 [[nodiscard]] constexpr double group_bits(int tokens, int channels) noexcept {
   using parameters = codec_parameters<typename Policy::codec>;
   constexpr policy p = Policy::value;
+  if (p.axis == axis::latent) return 0.0;
   if (p.axis == axis::tensor) return Policy::codec::bits;
   const std::ptrdiff_t line = detail::lines_of(p.axis, tokens, channels).length;
   const std::ptrdiff_t group = detail::group_length(p, line);

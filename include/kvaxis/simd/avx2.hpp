@@ -100,6 +100,18 @@ KVAXIS_INLINE vf load_bfloat16(const std::uint16_t* p) {
 KVAXIS_INLINE __m256i exponent_of(vf a) {
   return _mm256_and_si256(_mm256_castps_si256(a.v), _mm256_set1_epi32(0x7F800000));
 }
+KVAXIS_INLINE void store_four(float* p, std::ptrdiff_t stride, const vf* a) {
+  const __m256 ab[] = {_mm256_unpacklo_ps(a[0].v, a[1].v), _mm256_unpackhi_ps(a[0].v, a[1].v)};
+  const __m256 cd[] = {_mm256_unpacklo_ps(a[2].v, a[3].v), _mm256_unpackhi_ps(a[2].v, a[3].v)};
+  const auto rows = [&](float* to, __m256 two) {
+    _mm_storeu_ps(to, _mm256_castps256_ps128(two));
+    _mm_storeu_ps(to + 4 * stride, _mm256_extractf128_ps(two, 1));
+  };
+  rows(p, _mm256_shuffle_ps(ab[0], cd[0], 0x44));
+  rows(p + stride, _mm256_shuffle_ps(ab[0], cd[0], 0xEE));
+  rows(p + 2 * stride, _mm256_shuffle_ps(ab[1], cd[1], 0x44));
+  rows(p + 3 * stride, _mm256_shuffle_ps(ab[1], cd[1], 0xEE));
+}
 KVAXIS_INLINE vf flush_subnormals(vf a) {
   const __m256i is_small = _mm256_cmpeq_epi32(exponent_of(a), _mm256_setzero_si256());
   return {_mm256_andnot_ps(_mm256_castsi256_ps(is_small), a.v)};

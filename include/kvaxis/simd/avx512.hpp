@@ -84,6 +84,20 @@ KVAXIS_INLINE vf load_bfloat16(const std::uint16_t* p) {
   const __m512i words = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(words, 16))};
 }
+KVAXIS_INLINE void store_four(float* p, std::ptrdiff_t stride, const vf* a) {
+  const __m512 ab[] = {_mm512_unpacklo_ps(a[0].v, a[1].v), _mm512_unpackhi_ps(a[0].v, a[1].v)};
+  const __m512 cd[] = {_mm512_unpacklo_ps(a[2].v, a[3].v), _mm512_unpackhi_ps(a[2].v, a[3].v)};
+  const auto rows = [&](float* to, __m512 four) {
+    _mm_storeu_ps(to, _mm512_castps512_ps128(four));
+    _mm_storeu_ps(to + 4 * stride, _mm512_extractf32x4_ps(four, 1));
+    _mm_storeu_ps(to + 8 * stride, _mm512_extractf32x4_ps(four, 2));
+    _mm_storeu_ps(to + 12 * stride, _mm512_extractf32x4_ps(four, 3));
+  };
+  rows(p, _mm512_shuffle_ps(ab[0], cd[0], 0x44));
+  rows(p + stride, _mm512_shuffle_ps(ab[0], cd[0], 0xEE));
+  rows(p + 2 * stride, _mm512_shuffle_ps(ab[1], cd[1], 0x44));
+  rows(p + 3 * stride, _mm512_shuffle_ps(ab[1], cd[1], 0xEE));
+}
 KVAXIS_INLINE vf flush_subnormals(vf a) {
   return {_mm512_maskz_mov_ps(_mm512_test_epi32_mask(_mm512_castps_si512(a.v), _mm512_set1_epi32(0x7F800000)), a.v)};
 }

@@ -70,6 +70,14 @@ KVAXIS_INLINE vf load_float16(const std::uint16_t* p) { return halves_to_float(v
 KVAXIS_INLINE vf load_bfloat16(const std::uint16_t* p) {
   return bits_to_float({vshlq_n_u32(vmovl_u16(vld1_u16(p)), 16)});
 }
+KVAXIS_INLINE void store_four(float* p, std::ptrdiff_t stride, const vf* a) {
+  const float32x4x2_t ab = vtrnq_f32(a[0].v, a[1].v);
+  const float32x4x2_t cd = vtrnq_f32(a[2].v, a[3].v);
+  for (int odd = 0; odd < 2; ++odd) {
+    vst1q_f32(p + odd * stride, vcombine_f32(vget_low_f32(ab.val[odd]), vget_low_f32(cd.val[odd])));
+    vst1q_f32(p + (2 + odd) * stride, vcombine_f32(vget_high_f32(ab.val[odd]), vget_high_f32(cd.val[odd])));
+  }
+}
 KVAXIS_INLINE vf flush_subnormals(vf a) {
   const uint32x4_t bits = exponent_bits(a).v;
   return bits_to_float({vandq_u32(bits, vtstq_u32(bits, vdupq_n_u32(0x7F800000)))});

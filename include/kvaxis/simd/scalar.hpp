@@ -3,7 +3,7 @@
 //
 //   vf  f32 lanes   load store set1 zero add sub mul div fma fnma muladd max min max_magnitude sum sum_four max_lane
 //                   max_four min_lane select_above select above all_within clear_pairs load_swapped load_rotated
-//                   load_float16 load_bfloat16 flush_subnormals inverse scale_by_power
+//                   load_float16 load_bfloat16 store_four flush_subnormals inverse scale_by_power
 //   vu  u32 lanes   load_words store_words set1_words add_words sub_words bit_and shift_left shift_right store_quads
 //                   exponent_bits to_half floor_to_half, and to f32: narrow_to_float<Bits> look_up e4m3_pair e5m2_pair
 //                   half_pair bfloat_pair bits_to_float words_minus_to_float
@@ -78,6 +78,8 @@ KVAXIS_INLINE vf load_rotated(const float* p, const float* turn, int i) {
 }
 KVAXIS_INLINE vf load_float16(const std::uint16_t* p) { return {to_float(float16{*p})}; }
 KVAXIS_INLINE vf load_bfloat16(const std::uint16_t* p) { return {to_float(bfloat16{*p})}; }
+// p[stride * i + j] = lane i of a[j]: four vectors as rows of four.
+KVAXIS_INLINE void store_four(float* p, std::ptrdiff_t, const vf* a) { sum_four(a, p); }
 KVAXIS_INLINE vf flush_subnormals(vf a) { return {flush_subnormal(a.v)}; }
 // 1 / a as a division of doubles, rounded: under -ffast-math a float division becomes an estimate that differs between
 // CPU makers.

@@ -84,7 +84,11 @@ inline void read_key(const tile& t, int head, int slot, float* out) noexcept {
 
 inline void read_value(const tile& t, int head, int slot, float* out) noexcept {
   const tile_format& f = *t.format;
-  if (t.folded) {
+  if (f.is_latent()) {
+    float key[max_head_dim];
+    read_key(t, head, slot, key);
+    for (int c = 0; c < f.value_dim; ++c) out[c] = key[c];
+  } else if (t.folded) {
     f.value_codec->decode_row(f.value, f.value_given[head], t.value_block(head), slot, 0, f.value_dim, out);
   } else if (f.half_rows) {
     detail::read_exact_value<float16>(t, head, slot, out);
@@ -111,6 +115,7 @@ void unfold_rows(const tile& folded, int first, int count, tile& exact) noexcept
       auto* const value = const_cast<Row*>(exact.value_row<Row>(h, t));
       kvaxis::read_key(folded, h, first + t, row);
       for (int c = 0; c < f.head_dim; ++c) put(key + c, row[f.order[c]]);
+      if (f.is_latent()) continue;
       kvaxis::read_value(folded, h, first + t, row);
       for (int c = 0; c < f.value_dim; ++c) put(value + c, row[c]);
     }

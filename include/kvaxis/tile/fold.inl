@@ -100,6 +100,7 @@ KVAXIS_INLINE void fold_rows(const tile& exact, int first, int count, tile& out,
     if (f.pairs > 0 && f.key_policy.rotation != pre) rotate_cold_pairs(f, keys, scratch.numbers, out.hot_mask(h));
     f.key_codec->encode[isa_index](f.key, f.key_given[h], keys, scratch.codes,
                                    const_cast<std::byte*>(out.key_block(h)));
+    if (f.is_latent()) continue;
     const row_view values = widen(exact.value_row<Row>(h, first), f.value_stride, f.value_dim, count, scratch.numbers);
     f.value_codec->encode[isa_index](f.value, f.value_given[h], values, scratch.codes,
                                      const_cast<std::byte*>(out.value_block(h)));

@@ -62,6 +62,7 @@ struct tile_format {
 
   int pairs = 0;  // that are rotated; 0 without RoPE and for `post`
   bool stored_mask = false;
+  int first_value = 0;        // latent values: the stored channel of the first one; the others follow it
   float query_factor = 1.0F;  // attention_factor^2, on the rotated channels of the query
 
   // Floats from row to row of full-precision tiles and of queries: multiples of the widest vector, zero-filled.
@@ -90,6 +91,7 @@ struct tile_format {
   given_scale* key_given = nullptr;       // [kv_heads]
   given_scale* value_given = nullptr;
 
+  [[nodiscard]] bool is_latent() const noexcept { return value_policy.axis == axis::latent; }
   [[nodiscard]] std::size_t row_bytes() const noexcept { return half_rows ? sizeof(float16) : sizeof(float); }
   // Bytes of a full-precision tile that can hold `capacity` tokens, a multiple of 4.
   [[nodiscard]] std::size_t exact_bytes(int capacity) const noexcept {
@@ -239,11 +241,12 @@ inline void describe(tile_format& f, const format_request& q, const allocator& m
   f.value = make_block_layout(role::value, q.value.policy, q.value.codec->bits, q.value.codec->members,
                               q.value.codec->member_bytes, q.value_dim, q.tokens);
   f.pairs = q.key.policy.rotation == post ? 0 : q.rope->pairs_count;
+  f.first_value = f.is_latent() ? 2 * f.pairs : 0;
   f.stored_mask = f.pairs > 0 && stores_mask(q.key.policy.rotation);
   const auto factor = static_cast<float>(q.rope->attention_factor);
   f.query_factor = f.pairs > 0 ? factor * factor : 1.0F;
   f.key_stride = round_up(q.head_dim, 16);
-  f.value_stride = round_up(q.value_dim, 16);
+  f.value_stride = f.is_latent() ? 0 : round_up(q.value_dim, 16);
   f.turn_stride = round_up(2 * f.pairs, 16);
   f.mask_stride = mask_words(q.head_dim);
   const auto heads = static_cast<std::size_t>(q.kv_heads);

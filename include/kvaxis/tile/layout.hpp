@@ -11,7 +11,7 @@
 // and padded to a multiple of 4, and the tokens as lanes. A value block has the tokens as rows and the channels as
 // lanes, padded to a multiple of 32 (16 from 8 bits on). A group of numbers with one set of parameters either runs
 // *along* the lanes of a row (per-channel keys, per-token values; index [segment][row]) or *across* the rows of a lane
-// (per-token keys, per-channel values; index [row group][lane]).
+// (per-token keys, per-channel values; index [row group][lane]). The value block of latent values has no bytes.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ struct block_layout {
   int used_rows = 0;  // the rest is padding with code 0 and parameters 0
   int used_lanes = 0;
   int bits = 0;
-  int members = 0;  // of the parameters; 0 when they are given (per tensor) or absent (identity codecs)
+  int members = 0;  // of the parameters; 0 when they are given (per tensor) or absent (identity codecs, latent)
   int member_bytes = 0;
   bool key = false;      // rows are channels and lanes tokens; the reverse for values
   bool across = false;   // groups run across the rows
@@ -62,6 +62,8 @@ struct block_layout {
 [[nodiscard]] constexpr block_layout make_block_layout(role side, const policy& p, int bits, int members,
                                                        int member_bytes, int head_dim, int tokens) noexcept {
   block_layout b;
+  const bool has_groups = p.axis == axis::channel || p.axis == axis::token;
+  if (p.axis == axis::latent) bits = 0;
   const int padded_dim = detail::round_up(head_dim, side == role::key ? 4 : bits < 8 ? 32 : 16);
   b.key = side == role::key;
   b.used_rows = side == role::key ? head_dim : tokens;
@@ -69,11 +71,11 @@ struct block_layout {
   b.rows = side == role::key ? padded_dim : tokens;
   b.lanes = side == role::key ? tokens : padded_dim;
   b.bits = bits;
-  b.members = p.axis == axis::tensor ? 0 : members;
+  b.members = has_groups ? members : 0;
   b.member_bytes = b.members == 0 ? 0 : member_bytes;
-  b.across = (side == role::key) == (p.axis == axis::token) && p.axis != axis::tensor;
+  b.across = has_groups && (side == role::key) == (p.axis == axis::token);
   const int line = b.across ? b.rows : b.lanes;
-  b.group_length = p.axis == axis::tensor || p.group > line ? line : p.group;
+  b.group_length = has_groups && p.group <= line ? p.group : line;
   b.codes_bytes =
       static_cast<std::size_t>(b.rows) * static_cast<std::size_t>(b.lanes) * static_cast<std::size_t>(bits) / 8U;
   b.bytes =

@@ -5,6 +5,7 @@
 //   full precision| header, 64 bytes | keys [kv_head][token][key_stride] | values [kv_head][token][value_stride] |
 //
 // Full-precision keys lie in stored order (see tile_format::order), so that folding and the row kernel need no index.
+// Latent values have no block and no rows of their own.
 #pragma once
 
 #include <atomic>
