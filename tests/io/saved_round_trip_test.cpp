@@ -120,7 +120,8 @@ TEST_P(RoundTrip, every_number_of_tokens) {
     expect_same(copy, cache);
     EXPECT_EQ(test::save(copy) == file, true) << n;
     std::uint64_t planned = 0;
-    kvaxis::check(kvaxis::plan_file(with_scale, sides.keys, sides.values, n, planned));
+    const kvaxis::planned_layers layer{&with_scale, sides.keys, sides.values};
+    kvaxis::check(kvaxis::plan_file(&layer, 1, n, planned));
     EXPECT_EQ(planned, file.size()) << n;
     if (n < 140) kvaxis::check(data.append_to(cache, n, 1));
   }
@@ -192,9 +193,10 @@ TEST(Saved, B42_sizes_beyond_32_bits) {
   c.window = 0;
   c.pins = 0;
   const test::policies sides = test::find("k:int4-channel64-pre,v:int4-token64");
-  const auto planned = [&](std::int64_t tokens) {
+  const auto planned = [&](std::int64_t tokens, int layers = 1) {
+    const kvaxis::planned_layers layer{&c, sides.keys, sides.values, layers};
     std::uint64_t bytes = 0;
-    kvaxis::check(kvaxis::plan_file(c, sides.keys, sides.values, tokens, bytes));
+    kvaxis::check(kvaxis::plan_file(&layer, 1, tokens, bytes));
     return bytes;
   };
   const std::uint64_t tile = 20 + 20 + 8 * (128 * (64 / 2 + 4) + 64 * (128 / 2 + 2 * 4));
@@ -206,8 +208,15 @@ TEST(Saved, B42_sizes_beyond_32_bits) {
     EXPECT_EQ(bytes, nothing + tiles * (tile + 24) + lists * 20);
     EXPECT_GT(bytes, border);
   }
+  // The longest sequence of a large model: 126 layers of 2^31 - 1 tokens, 4.5 bits a number.
+  const std::uint64_t head = 20 + 16 + 20;
+  EXPECT_EQ(planned(kvaxis::max_position, 126), head + 126 * (planned(kvaxis::max_position) - head));
+  EXPECT_GT(planned(kvaxis::max_position, 126), std::uint64_t{126} * 2147483647 * 2 * 8 * 128 * 9 / 16);
   std::uint64_t bytes = 0;
-  EXPECT_EQ(kvaxis::plan_file(c, sides.keys, sides.values, -1, bytes).argument, std::string("tokens"));
+  const kvaxis::planned_layers layer{&c, sides.keys, sides.values};
+  EXPECT_EQ(kvaxis::plan_file(&layer, 1, -1, bytes).argument, std::string("tokens"));
+  EXPECT_EQ(kvaxis::plan_file(nullptr, 1, 1, bytes).argument, std::string("layers"));
+  EXPECT_EQ(bytes, 0U);
 }
 
 // More entries than one section has room for, at positions that go up and down.

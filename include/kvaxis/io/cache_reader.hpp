@@ -77,7 +77,7 @@ inline status cache_reader::create(any_kv_cache* const* layers, int count, const
   made.memory_ = layers[0]->format()->memory;
   const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(detail::layer_reader);
   made.layers_ = static_cast<detail::layer_reader*>(made.memory_.allocate(bytes));
-  if (made.layers_ == nullptr) return {errc::out_of_memory, "allocator", static_cast<std::int64_t>(bytes)};
+  if (made.layers_ == nullptr) return {errc::out_of_memory, made.memory_.name, static_cast<std::int64_t>(bytes)};
   made.count_ = count;
   for (int i = 0; i < count; ++i) new (made.layers_ + i) detail::layer_reader(*layers[i], options.share);
   out = std::move(made);

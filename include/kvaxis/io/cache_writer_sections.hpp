@@ -38,7 +38,7 @@ inline status cache_writer::create(const any_kv_cache* const* layers, int count,
   made.memory_ = layers[0]->format()->memory;
   const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(detail::layer_writer);
   made.layers_ = static_cast<detail::layer_writer*>(made.memory_.allocate(bytes));
-  if (made.layers_ == nullptr) return {errc::out_of_memory, "allocator", static_cast<std::int64_t>(bytes)};
+  if (made.layers_ == nullptr) return {errc::out_of_memory, made.memory_.name, static_cast<std::int64_t>(bytes)};
   made.count_ = count;
   for (int i = 0; i < count; ++i) {
     auto* l = new (made.layers_ + i) detail::layer_writer;

@@ -31,7 +31,7 @@ class growing_array {
       const std::uint32_t capacity = capacity_ == 0 ? 16 : 2 * capacity_;
       auto* data = static_cast<T*>(memory.allocate(capacity * sizeof(T)));
       if (data == nullptr) {
-        return {errc::out_of_memory, "allocator", static_cast<std::int64_t>(capacity * sizeof(T))};
+        return {errc::out_of_memory, memory.name, static_cast<std::int64_t>(capacity * sizeof(T))};
       }
       if (size_ > 0) std::memcpy(data, data_, size_ * sizeof(T));
       memory.deallocate(data_, capacity_ * sizeof(T));

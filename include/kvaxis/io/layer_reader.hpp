@@ -154,7 +154,7 @@ inline status layer_reader::accept_tile(byte_reader payload) noexcept {
   tile* t = make_tile(f, head.folded, head.capacity);
   if (t == nullptr) {
     const std::size_t bytes = head.folded ? f.folded_bytes : f.exact_bytes(head.capacity);
-    return {errc::out_of_memory, "allocator", static_cast<std::int64_t>(bytes)};
+    return {errc::out_of_memory, format_->memory.name, static_cast<std::int64_t>(bytes)};
   }
   status s = take_content(payload, *t, head.slots, per_head);
   if (s.ok()) s = list_.tiles.insert(list_.tiles.size(), {t, head.slots, head.tier}, format_->memory);
@@ -198,7 +198,7 @@ inline status layer_reader::accept_done(byte_reader payload) noexcept {
   if (status s = list_checker(list_, *cache_).check(); !s.ok()) return s;
   if (entries > 0 && !room_.reserve(entries, format_->memory)) {
     const std::size_t bytes = entry_list::bytes_for(entry_list::capacity_for(entries));
-    return {errc::out_of_memory, "allocator", static_cast<std::int64_t>(bytes)};
+    return {errc::out_of_memory, format_->memory.name, static_cast<std::int64_t>(bytes)};
   }
   list_.sort_tiles();
   done_ = true;

@@ -1,4 +1,4 @@
-// How large a file will be, before there is a cache: what saved_bytes() answers then.
+// How large a file will be, before there is a cache: what saved_bytes() answers later.
 #pragma once
 
 #include <algorithm>
@@ -9,37 +9,49 @@
 
 KVAXIS_BEGIN_NAMESPACE
 
-// A file of one layer, all heads, after `tokens` tokens appended in sequence with fold_mode::now.
-[[nodiscard]] inline status plan_file(const cache_config& c, const bound_policy& keys, const bound_policy& values,
-                                      std::int64_t tokens, std::uint64_t& out) noexcept {
-  cache_bytes memory;
-  if (status s = plan_cache(c, keys, values, tokens, memory); !s.ok()) return s;
+namespace detail {
+
+// The sections of one layer.
+inline std::uint64_t planned_bytes(const planned_blocks& b, const cache_config& c, const bound_policy& keys,
+                                   const bound_policy& values, std::int64_t tokens) noexcept {
   tile_format f;
-  detail::describe(f, detail::make_request(c, keys, values), {});
-  detail::layer_record record;
+  describe(f, make_request(c, keys, values), {});
+  layer_record record;
   record.end_head = static_cast<std::uint32_t>(f.kv_heads);
   record.pairs = static_cast<std::uint32_t>(f.pairs);
   record.older_tiers = static_cast<std::uint32_t>(c.older_tiers_count);
-
-  const auto section = [](std::uint64_t payload) { return detail::section_frame_bytes + payload; };
-  const auto tile = [&](bool folded, std::int64_t slots) {
-    const std::uint64_t head = detail::content_bytes(f, folded, {0, static_cast<int>(slots)});
-    return section(detail::tile_head_bytes + static_cast<std::uint64_t>(f.kv_heads) * head);
+  const auto tile = [&f](bool folded, std::int64_t slots) {
+    const std::uint64_t head = content_bytes(f, folded, {0, static_cast<int>(slots)});
+    return section_frame_bytes + tile_head_bytes + static_cast<std::uint64_t>(f.kv_heads) * head;
   };
-  std::uint64_t bytes = section(detail::head_bytes) + section(detail::description_bytes(record)) +
-                        section(detail::done_bytes) + section(0);
-  std::uint64_t entries = memory.folded / f.folded_bytes;
-  bytes += entries * tile(true, 0);
-  std::int64_t left = tokens - static_cast<std::int64_t>(entries) * f.tokens;
+  auto entries = static_cast<std::uint64_t>(b.folded_tiles);
+  std::uint64_t bytes = entries * tile(true, 0);
+  std::int64_t left = tokens - b.folded_tiles * f.tokens;
   for (std::int64_t room = c.pins > 0 ? c.pins : f.tokens; left > 0; room = f.tokens) {
     const std::int64_t slots = std::min(left, room);
     bytes += tile(false, slots);
     left -= slots;
     ++entries;
   }
-  const std::uint64_t lists = (entries + detail::list_entries - 1) / detail::list_entries;
-  out = bytes + lists * section(0) + entries * detail::entry_bytes;
-  return {};
+  const std::uint64_t lists = (entries + list_entries - 1) / list_entries;
+  return bytes + entries * entry_bytes + description_bytes(record) + done_bytes + (lists + 2) * section_frame_bytes;
+}
+
+}  // namespace detail
+
+// The file of a sequence with all heads after `tokens` tokens that came in sequence with fold_mode::now. Errors: layers,
+// and those of plan_cache().
+[[nodiscard]] inline status plan_file(const planned_layers* layers, int n, std::int64_t tokens,
+                                      std::uint64_t& out) noexcept {
+  std::uint64_t bytes = 2 * detail::section_frame_bytes + detail::head_bytes;
+  const planned_layers* l = layers;
+  const status s = detail::for_each_layer(layers, n, tokens, [&](const detail::planned_blocks& b, int count) noexcept {
+    bytes += static_cast<std::uint64_t>(count) * detail::planned_bytes(b, *l->config, l->keys, l->values, tokens);
+    ++l;
+    return status{};
+  });
+  if (s.ok()) out = bytes;
+  return s;
 }
 
 KVAXIS_END_NAMESPACE
