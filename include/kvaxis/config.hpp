@@ -87,6 +87,7 @@ enum class errc : std::int32_t {
   non_finite,        // NaN or infinity in keys, values or queries; `limit` is the token's index in the call
   out_of_memory,     // the allocator returned nullptr; `limit` is the number of bytes asked for
   unsupported,       // a valid request that this cache does not serve
+  sink_failed,       // what takes a file's bytes answered false; `limit` is the number of bytes before
 };
 
 // What a call answers. `argument` names the offending argument (a string literal), `limit` the bound that it broke.
@@ -108,6 +109,7 @@ struct [[nodiscard]] status {
     case errc::non_finite: return "not a finite number";
     case errc::out_of_memory: return "out of memory";
     case errc::unsupported: return "unsupported";
+    case errc::sink_failed: return "bytes not taken";
   }
   return "unknown error";
 }

@@ -14,6 +14,7 @@
 #include "counting_allocator.hpp"
 #include "isa_test.hpp"
 #include "policies.hpp"
+#include "saved_files.hpp"
 #include "simple_cache.hpp"
 #include "tokens.hpp"
 
@@ -101,8 +102,13 @@ class world {
       const int to = random_.below(caches_count);
       kvaxis::check(cache.fork(caches_[to]));
       models_[static_cast<std::size_t>(to)] = test::simple_cache(model);
-    } else if (operation < 86) {
+    } else if (operation < 84) {
       splice(which);
+    } else if (operation < 86) {
+      done_ = "save and restore";
+      const auto to = static_cast<std::size_t>(random_.below(caches_count));
+      kvaxis::check(test::restore(test::save(cache), caches_[to]));
+      models_[to] = test::simple_cache(model);
     } else if (operation < 88) {
       done_ = "flush";
       kvaxis::check(cache.flush());

@@ -114,10 +114,11 @@ inline void rotate_queries(const tile_format& f, const float* queries, int rows,
 }
 
 // From one run to the next; the answer is where they are then, `queries` staying as they are.
-inline const float* turn_queries(const tile_format& f, int rows, const float* queries, const scratch& s) noexcept {
+inline const float* turn_queries(const tile_format& f, int channels, int rows, const float* queries,
+                                 const scratch& s) noexcept {
   if (f.pairs == 0) return queries;
   float* const out = s.run_queries[queries == s.run_queries[0] ? 1 : 0];
-  turn_rows(f.next_run_cos, f.next_run_sin, f.key_stride, queries, rows, out);
+  turn_rows(f.next_run_cos, f.next_run_sin, channels, queries, rows, out);
   return out;
 }
 

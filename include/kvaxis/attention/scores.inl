@@ -226,7 +226,7 @@ inline void score_folded(const problem& p, const tile_format& f, const tile& t, 
   }
   const float* queries = s.tile_queries;
   for (int run = 0; run < span.end; run += run_tokens) {
-    if (run > 0) queries = turn_queries(f, rows, queries, s);
+    if (run > 0) queries = turn_queries(f, f.turn_stride, rows, queries, s);
     if (run < span.first) continue;
     r.run_queries = queries;
     r.first_lane = run;
@@ -241,7 +241,7 @@ inline void score_exact(const tile& t, int head, const score_span& span, detail:
   const tile_format& f = *t.format;
   const float* queries = s.tile_queries;
   for (int run = 0; run < span.end; run += run_tokens) {
-    if (run > 0) queries = turn_queries(f, rows, queries, s);
+    if (run > 0) queries = turn_queries(f, f.key_stride, rows, queries, s);
     if (run < span.first) continue;
     const int first = slots.begin > run ? slots.begin : run;
     const int end = slots.end < run + run_tokens ? slots.end : run + run_tokens;

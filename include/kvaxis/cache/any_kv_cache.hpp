@@ -63,6 +63,10 @@ struct cache_bytes {
   }
 };
 
+namespace detail {
+class layer_reader;  // io/layer_reader.hpp
+}
+
 class any_kv_cache {
  public:
   any_kv_cache() noexcept = default;
@@ -100,8 +104,8 @@ class any_kv_cache {
   void clear() noexcept;
 
   // n tokens at positions first_position, first_position + 1, ...; keys [token][kv_head][head_dim] before RoPE (after
-  // it for rotation `post`), values [token][kv_head][value_dim]; latent values come with the keys, v is {}. Errors: k, v (null, stride, non-finite, out of range),
-  // n, first_position, out of memory.
+  // it for rotation `post`), values [token][kv_head][value_dim]. Latent values come with the keys: v is {}. Errors: k, v
+  // (null, stride, non-finite, out of range), n, first_position, out of memory.
   status append(const rows& k, const rows& v, int n, std::int64_t first_position = next,
                 fold_mode mode = fold_mode::now) noexcept;
   // What fold_mode::deferred left to do.
@@ -173,6 +177,7 @@ class any_kv_cache {
 
  private:
   friend class sequence;
+  friend class detail::layer_reader;
   using needs = detail::append_needs;
 
   void destroy() noexcept;
@@ -216,6 +221,7 @@ class any_kv_cache {
                  std::int64_t position) noexcept;
   void reopen_last() noexcept;
   void recount() noexcept;
+  void replace_tokens(detail::entry_list& entries, std::int64_t replaced) noexcept;
 
   status check_append(const rows& k, const rows& v, int n, std::int64_t position) const noexcept;
   status make_problem(const float* q, int n_query, std::int64_t first_position, const attend_options& o,

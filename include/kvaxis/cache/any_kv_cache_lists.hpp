@@ -105,6 +105,14 @@ inline void any_kv_cache::recount() noexcept {
   }
 }
 
+// Other tokens instead of all that are there; `entries` gets the old list, empty.
+inline void any_kv_cache::replace_tokens(detail::entry_list& entries, std::int64_t replaced) noexcept {
+  clear();
+  std::swap(entries_, entries);
+  recount();
+  replaced_ = replaced;
+}
+
 // The last tile takes the next token again, as if the dropped ones had never come.
 inline void any_kv_cache::reopen_last() noexcept {
   if (entries_.size() == 0) return;

@@ -113,14 +113,15 @@ inline status calibrator::side_scales(const bound_policy& b, bool is_key, int co
     if (flush_subnormal(seen) == 0.0F) {
       return {errc::invalid_argument, is_key ? "k: nothing but zeros" : "v: nothing but zeros", i};
     }
-    const float wanted = static_cast<float>(static_cast<double>(seen) * static_cast<double>(margin));
+    const status beyond = {errc::out_of_range, is_key ? "k" : "v", detail::integer_limit(limit_)};
+    if (seen > limit_ || margin > FLT_MAX / seen) return beyond;
+    const float wanted = seen * margin;
     const auto takes = [&](float scale) {
       detail::number_range r = detail::range_of(codec, {scale, codec.offset_factor * scale});
       if (rotated) r = detail::before_rotation(r);
       return wanted <= r.high && -wanted >= r.low;
     };
-    if (seen > limit_ || !takes(FLT_MAX))
-      return {errc::out_of_range, is_key ? "k" : "v", detail::integer_limit(limit_)};
+    if (!takes(FLT_MAX)) return beyond;
     float scale = detail::smallest_float_scale(rotated ? wanted * 1.4142135F : wanted, reach);
     while (!takes(scale)) scale = bits_float(float_bits(scale) + 1);  // rounding left it a little short
     out[i] = scale;
