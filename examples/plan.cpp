@@ -29,13 +29,14 @@ one sequence, and the sequences of that context.
   --help           this text
 
 Heads are key-value heads, not query heads. All layers are taken to cache all tokens; --context below that is a model's
-sliding window. Models with latent attention (MLA) are not in the list.
+sliding window. Models with latent attention (MLA) store one key for all heads, which holds the values too (v:latent).
 )";
 
 struct model {
   const char* name;
   int layers, kv_heads, head_dim;
   std::int64_t context;
+  int latent = 0;  // channels of the key that are the values
 };
 
 // From the published configurations; every layer attends to all tokens.
@@ -78,6 +79,9 @@ constexpr model models[] = {
     {"GPT-NeoX-20B", 44, 64, 96, 2048},
     {"Falcon-40B", 60, 8, 64, 2048},
     {"OLMo-2-32B", 64, 8, 128, 4096},
+    {"DeepSeek-V2-Lite", 27, 1, 576, 163840, 512},
+    {"DeepSeek-V2", 60, 1, 576, 163840, 512},
+    {"DeepSeek-V3", 61, 1, 576, 163840, 512},
 };
 
 // Every codec, and the groups and pairings that differ in size.
@@ -102,6 +106,15 @@ constexpr const char* policies[] = {
     "k:int4-channel256-pre,v:int4-token128",
 };
 
+std::vector<std::string> known_policies(bool latent) {
+  std::vector<std::string> out;
+  for (std::string name : policies) {
+    if (latent) name = name.substr(0, name.find(",v:")) + ",v:latent";
+    if (std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
+  }
+  return out;
+}
+
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
@@ -111,6 +124,7 @@ struct request {
   std::string model = "given shape";
   int layers = 0;
   kvaxis::cache_config config;
+  bool latent = false;
   std::int64_t context = 131072;
   std::optional<double> memory;  // bytes
   std::vector<std::string> policies;
@@ -118,7 +132,7 @@ struct request {
   [[nodiscard]] int value_dim() const { return config.value_dim == 0 ? config.head_dim : config.value_dim; }
   // Keys and values of a token in all layers.
   [[nodiscard]] std::int64_t numbers() const {
-    return static_cast<std::int64_t>(layers) * config.kv_heads * (config.head_dim + value_dim());
+    return static_cast<std::int64_t>(layers) * config.kv_heads * (config.head_dim + (latent ? 0 : value_dim()));
   }
 };
 
@@ -135,6 +149,8 @@ request parse(arguments& given) {
     r.layers = found->layers;
     r.config.kv_heads = found->kv_heads;
     r.config.head_dim = found->head_dim;
+    r.config.value_dim = found->latent;
+    r.latent = found->latent > 0;
     r.context = found->context;
   } else {
     r.layers = size("--layers", 1, 512);
@@ -150,11 +166,12 @@ request parse(arguments& given) {
   if (r.memory) *r.memory *= 0x1p30;
   r.config.window = static_cast<int>(given.integer("--window", 0, 1 << 30).value_or(r.config.window));
   r.config.pins = static_cast<int>(given.integer("--pins", 0, kvaxis::max_tile_tokens).value_or(r.config.pins));
-  if (const auto policy = given.text("--policy")) r.policies = {*policy};
-  if (r.policies.empty()) r.policies.assign(std::begin(policies), std::end(policies));
+  const auto policy = given.text("--policy");
+  r.policies = policy ? std::vector<std::string>{*policy} : known_policies(r.latent);
   kvaxis::rope_parameters rope;
   rope.head_dim = r.config.head_dim;
-  rope.rotary_dim = r.config.head_dim / 2 * 2;
+  rope.first_channel = r.latent ? r.config.value_dim : 0;
+  rope.rotary_dim = (r.config.head_dim - rope.first_channel) / 2 * 2;
   kvaxis::check(kvaxis::make_rope(rope, r.config.rope));
   return r;
 }

@@ -8,6 +8,7 @@
 
 #include "calls.hpp"
 #include "counting_allocator.hpp"
+#include "oracle.hpp"
 #include "policies.hpp"
 #include "tokens.hpp"
 
@@ -166,6 +167,64 @@ TEST(Latent, create_refuses_what_is_no_latent) {
   p.keys.policy.axis = kvaxis::axis::latent;
   expect_refused(kvaxis::any_kv_cache::create(mla(), p.keys, p.values, {}, out), errc::unsupported,
                  "key policy: latent", 0);
+}
+
+// What lists of tiles do, on tiles without values of their own.
+TEST(Latent, tiers_and_list_operations) {
+  kvaxis::cache_config c = mla(48, 40, 8);
+  c.kv_heads = 2;
+  c.window = 40;
+  const auto older = [&](const std::string& name, std::int64_t newer) {
+    const test::policies p = test::find(name);
+    c.older_tiers[static_cast<std::size_t>(c.older_tiers_count++)] = {p.keys, p.values, newer};
+  };
+  older("k:int8-token16-tile,v:latent", 80);
+  older("k:int4-channel32-auto,v:latent", 150);
+  kvaxis::any_kv_cache cache = test::cache_of("k:e4m3-channel32-pre,v:latent", c);
+  const test::tokens data(c, 400, 6);
+  kvaxis::check(data.append_to(cache, 0, 300));
+  kvaxis::check(cache.demote());
+  const auto expect_attention_of_what_reads_back = [&](const kvaxis::any_kv_cache& tested) {
+    kvaxis::attend_options o = test::exact();
+    o.query_heads = 2 * 9;
+    o.scale = 0.3F;
+    o.sliding_window = 120;
+    const std::int64_t position = tested.next_position();
+    const std::vector<float> q = test::numbers(7).uniforms(std::size_t{2 * 18 * 48}, 2.0F);
+    const test::oracle oracle(tested, c.rope);
+    const std::vector<float> got = test::attend(tested, q, 2, position, o).out;
+    const std::vector<double> want = oracle.attend(q, 2, position, o).out;
+    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], oracle.output_bound()) << i;
+  };
+  expect_attention_of_what_reads_back(cache);
+
+  kvaxis::any_kv_cache fork;
+  kvaxis::check(cache.fork(fork));
+  kvaxis::check(fork.truncate(133));
+  kvaxis::check(data.append_to(fork, 300, 100));
+  kvaxis::check(fork.erase(40, 17));
+  kvaxis::check(fork.move(60, 100, 1000));
+  kvaxis::check(fork.demote());
+  expect_attention_of_what_reads_back(fork);
+  kvaxis::check(cache.splice(cache.size(), fork, 20, 90, 5000));
+  expect_attention_of_what_reads_back(cache);
+}
+
+TEST(Latent, tiers_are_latent_or_none_is) {
+  kvaxis::cache_config c = mla();
+  const test::policies own_values = test::find("k:int4-channel64-pre,v:int4-token64");
+  const test::policies latent = test::find("k:int4-channel64-pre,v:latent");
+  c.older_tiers_count = 1;
+  c.older_tiers[0] = {own_values.keys, own_values.values, 200};
+  kvaxis::any_kv_cache out;
+  expect_refused(test::make_cache("k:int8-channel64-pre,v:latent", c, {}, out), errc::unsupported,
+                 "older_tiers: latent values", 0);
+  c.older_tiers[0] = {latent.keys, latent.values, 200};
+  expect_refused(test::make_cache("k:int8-channel64-pre,v:int4-token64", c, {}, out), errc::unsupported,
+                 "older_tiers: latent values", 0);
+  c.older_tiers[0].values.codec = test::find("k:int8-channel64-pre,v:latent").values.codec;
+  expect_refused(test::make_cache("k:int8-channel64-pre,v:latent", c, {}, out), errc::invalid_argument,
+                 "older_tiers: latent of other keys", 0);
 }
 
 // The default, head_dim^-1/2, would be that of 576 channels and not of the model's heads.

@@ -116,6 +116,7 @@ void expect_same_figures(const std::string& command, const std::vector<std::stri
 
 TEST(Examples, tables_and_json_have_the_same_figures) {
   expect_same_figures("axes", {"bits_per_value", "tensor_error", "normal_channel_error", "balanced_logit_error"});
+  expect_same_figures("latent", {"bits_per_value", "bytes_per_token", "logit_error", "divergence", "output_error"});
   expect_same_figures("plan --model Qwen3-8B --memory 8", {"bits_per_value", "bytes_per_token", "gib_at_context",
                                                            "share_of_f16", "tokens_in_memory", "sequences_in_memory"});
   expect_same_figures("scales", {"clipped", "k_scale", "v_scale", "key_error", "worst_key_error", "value_error"});
@@ -135,6 +136,14 @@ TEST(Plan, B60_bytes_of_a_known_model) {
   const std::string int4 = lines_with(o.text, "k:int4-channel64-pre,v:int4-token64").at(0);
   EXPECT_EQ(number(int4, "bytes_per_token"), 80 * (8 * (key_block + value_block) + 64) / 64);
   EXPECT_NEAR(number(int4, "share_of_f16"), 4.5 / 16, 0.01);
+}
+
+TEST(Plan, B60_latent_is_counted_once) {
+  const outcome o = run("plan --model DeepSeek-V3 --json");
+  ASSERT_EQ(o.exit_code, 0) << o.text;
+  EXPECT_EQ(number(lines_with(o.text, "\"f16 arrays\"").at(0), "bytes_per_token"), 70272);
+  const std::string int4 = lines_with(o.text, "k:int4-channel64-pre,v:latent").at(0);
+  EXPECT_EQ(number(int4, "bytes_per_token"), 61 * (576 * 4.5 / 8 + 1));
 }
 
 TEST(Plan, B60_equals_what_a_cache_takes) {
@@ -174,6 +183,30 @@ TEST(Plan, B60_the_tokens_that_fit_are_the_most_that_do) {
   const outcome at_context = run(shape + "--memory 0.25 --context 1000");
   EXPECT_EQ(number(lines_with(at_context.text, "k:int4").at(0), "sequences_in_memory"),
             std::floor(0x1p28 / bytes(1000)));
+}
+
+// A latent is stored once, for all heads, and each axis errs by about as much on it as on the heads' own keys.
+TEST(LatentExample, figures_of_both_axes_and_mappings) {
+  const outcome o = run("latent --json");
+  ASSERT_EQ(o.exit_code, 0) << o.text;
+  const auto row = [&](const std::string& layer, const std::string& codec, const std::string& axis) {
+    return lines_with(o.text, R"("layer": ")" + layer + R"(", "codec": ")" + codec + R"(", "axis": ")" + axis).at(0);
+  };
+  for (const char* layer : {"MLA latent", "MLA decompressed", "GQA", "MQA"}) {
+    for (const char* codec : {"int4", "int8"}) {
+      const std::string channel = row(layer, codec, "per channel");
+      const std::string token = row(layer, codec, "per token");
+      EXPECT_EQ(number(channel, "bits_per_value"), codec[3] == '4' ? 4.5 : 8.5);
+      EXPECT_EQ(number(token, "bits_per_value"), codec[3] == '4' ? 4.5 : 8.5);
+      EXPECT_GT(number(token, "logit_error"), 1.3 * number(channel, "logit_error")) << layer;
+      EXPECT_GT(number(token, "divergence"), 1.7 * number(channel, "divergence")) << layer;
+      EXPECT_GT(number(token, "output_error"), 1.1 * number(channel, "output_error")) << layer;
+    }
+    EXPECT_LT(number(row(layer, "int8", "per channel"), "logit_error"), 0.01);
+  }
+  EXPECT_EQ(number(row("MLA latent", "int4", "per channel"), "bytes_per_token"), 576 * 4.5 / 8 + 1);
+  const double on_latent = number(row("MLA latent", "int4", "per channel"), "output_error");
+  EXPECT_NEAR(on_latent, number(row("MLA decompressed", "int4", "per channel"), "output_error"), 0.2 * on_latent);
 }
 
 TEST(OwnCodec, is_better_than_int4_and_the_same_on_every_isa) {
@@ -249,7 +282,7 @@ TEST(Threads, one_row_for_each_adapter_and_number_of_threads) {
 }
 
 TEST(Examples, help_and_options_that_are_wrong) {
-  for (const char* name : {"axes", "llm", "own_codec", "plan", "scales", "threads"}) {
+  for (const char* name : {"axes", "latent", "llm", "own_codec", "plan", "scales", "threads"}) {
     const outcome help = run(std::string(name) + " --help");
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_EQ(help.text.rfind("usage:", 0), 0U) << help.text;
