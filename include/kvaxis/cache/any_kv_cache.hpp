@@ -132,7 +132,8 @@ class any_kv_cache {
   // Makes `out` a cache of the same tokens. It shares all tiles; one that is still open is copied by the first append.
   status fork(any_kv_cache& out) const noexcept;
   // Inserts tokens of another cache of the same configuration before token `at`, behind the pinned ones, the first of them
-  // at `position`, the others as far from it as they were. Their tiles are shared. An empty cache takes pins over as pins.
+  // at `position`, the others as far from it as they were. An empty cache takes pins over as pins. The tiles are shared,
+  // so the other cache's allocator must outlive this cache too.
   status splice(std::int64_t at, const any_kv_cache& other, std::int64_t first, std::int64_t count,
                 std::int64_t position) noexcept;
 

@@ -40,7 +40,6 @@ inline status any_kv_cache::attend_batch(const attend_request* requests, int cou
   if (max_tasks < 1) return {errc::out_of_range, "max_tasks", 1};
   if (count == 0) return {};
   if (requests == nullptr) return {errc::invalid_argument, "requests", 0};
-  const workspace any{const_cast<attend_request*>(requests), 0};  // sizes are checked once for all
   for (int i = 0; i < count; ++i) {
     const attend_request& r = requests[i];
     if (failed != nullptr) *failed = i;
@@ -49,13 +48,10 @@ inline status any_kv_cache::attend_batch(const attend_request* requests, int cou
     if (status s = r.cache->make_problem(r.q, r.n_query, r.first_position, r.options, p); !s.ok()) return s;
     if (r.n_query == 0) continue;
     const std::int64_t per_query = static_cast<std::int64_t>(p.query_heads) * r.cache->formats_[0]->head_dim;
-    if (status s = detail::check_buffers(r.q, "q", r.n_query, per_query, r.out, any, 0); !s.ok()) return s;
+    if (status s = detail::check_numbers(r.q, "q", r.n_query, per_query, r.out); !s.ok()) return s;
   }
   if (failed != nullptr) *failed = -1;
-  const std::size_t needed = batch_bytes(requests, count, max_tasks);
-  if (memory.data == nullptr || memory.bytes < needed) {
-    return {errc::out_of_range, "workspace", static_cast<std::int64_t>(needed)};
-  }
+  if (status s = detail::check_workspace(memory, batch_bytes(requests, count, max_tasks)); !s.ok()) return s;
   std::byte* const base = detail::align_workspace(memory);
   auto* const jobs = reinterpret_cast<detail::attend_job*>(base);
   for (int i = 0; i < count; ++i) {

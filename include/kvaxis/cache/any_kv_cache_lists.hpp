@@ -117,9 +117,9 @@ inline void any_kv_cache::replace_tokens(detail::entry_list& entries, std::int64
 inline void any_kv_cache::reopen_last() noexcept {
   if (entries_.size() == 0) return;
   entry& e = entries_.back();
-  const int used = e.begin + e.count;
-  e.open = e.pinned ? pins_left() > 0 && used < e.tile->capacity : !e.folded && used < formats_[0]->tokens;
-  if (!e.pinned && !e.folded && e.tile->capacity < formats_[0]->tokens) e.open = false;
+  const int capacity = e.tile->capacity;
+  const bool takes_more = e.pinned ? pins_left() > 0 : capacity == formats_[0]->tokens;
+  e.open = !e.folded && takes_more && e.begin + e.count < capacity;
 }
 
 // The entry that begins with a token; one that holds it further on is cut in two.

@@ -16,18 +16,20 @@ inline status check_read(const any_kv_cache& cache, std::int64_t token, int kv_h
   return {};
 }
 
-// The numbers that come in (queries or weights, `per_query` for each query), where the results go, and the workspace.
-inline status check_buffers(const float* in, const char* argument, int n_query, std::int64_t per_query,
-                            const float* out, const workspace& memory, std::size_t needed) noexcept {
+// The numbers that come in, queries or weights, `per_query` for each query, and where the results go.
+inline status check_numbers(const float* in, const char* argument, int n_query, std::int64_t per_query,
+                            const float* out) noexcept {
   if (in == nullptr && per_query > 0) return {errc::invalid_argument, argument, 0};
   if (out == nullptr) return {errc::invalid_argument, "out", 0};
   for (std::int64_t i = 0; i < n_query * per_query; ++i) {
     if (!is_finite(in[i])) return {errc::non_finite, argument, i / per_query};
   }
-  if (memory.data == nullptr || memory.bytes < needed) {
-    return {errc::out_of_range, "workspace", static_cast<std::int64_t>(needed)};
-  }
   return {};
+}
+
+inline status check_workspace(const workspace& memory, std::size_t needed) noexcept {
+  if (memory.data != nullptr && memory.bytes >= needed) return {};
+  return {errc::out_of_range, "workspace", static_cast<std::int64_t>(needed)};
 }
 
 }  // namespace detail
@@ -120,8 +122,8 @@ inline status any_kv_cache::attend(const float* q, int n_query, std::int64_t fir
   if (!s.ok()) return s;
   if (n_query == 0) return {};
   const std::int64_t per_query = static_cast<std::int64_t>(p.query_heads) * formats_[0]->head_dim;
-  s = detail::check_buffers(q, "q", n_query, per_query, out, memory, bytes_for(n_query, p, options));
-  if (!s.ok()) return s;
+  if (s = detail::check_numbers(q, "q", n_query, per_query, out); !s.ok()) return s;
+  if (s = detail::check_workspace(memory, bytes_for(n_query, p, options)); !s.ok()) return s;
   detail::attend_job job(p, n_query, options.max_tasks, out, lse);
   detail::attend(&job, 1, options.max_tasks, detail::align_workspace(memory), parallel);
   return {};
@@ -134,8 +136,8 @@ inline status any_kv_cache::scores(const float* q, int n_query, std::int64_t fir
   if (!s.ok()) return s;
   if (n_query == 0 || size_ == 0) return {};
   const std::int64_t per_query = static_cast<std::int64_t>(p.query_heads) * formats_[0]->head_dim;
-  s = detail::check_buffers(q, "q", n_query, per_query, out, memory, bytes_for(n_query, p, options));
-  if (!s.ok()) return s;
+  if (s = detail::check_numbers(q, "q", n_query, per_query, out); !s.ok()) return s;
+  if (s = detail::check_workspace(memory, bytes_for(n_query, p, options)); !s.ok()) return s;
   const detail::task_memory m = detail::single_slice(p.sequence, p.group, memory);
   for (int i = 0; i < n_query * formats_[0]->kv_heads; ++i) {
     float* to = out + static_cast<std::int64_t>(i) * p.group * size_;
@@ -151,9 +153,8 @@ inline status any_kv_cache::weighted_sum(const float* weights, int n_query, cons
   status s = make_problem(nullptr, n_query, -max_position, options, p);
   if (!s.ok()) return s;
   if (n_query == 0) return {};
-  s = detail::check_buffers(weights, "weights", n_query, p.query_heads * size_, out, memory,
-                            bytes_for(n_query, p, options));
-  if (!s.ok()) return s;
+  if (s = detail::check_numbers(weights, "weights", n_query, p.query_heads * size_, out); !s.ok()) return s;
+  if (s = detail::check_workspace(memory, bytes_for(n_query, p, options)); !s.ok()) return s;
   const detail::task_memory m = detail::single_slice(p.sequence, p.group, memory);
   for (int i = 0; i < n_query * formats_[0]->kv_heads; ++i) {
     const float* from = weights + static_cast<std::int64_t>(i) * p.group * size_;
