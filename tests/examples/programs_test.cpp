@@ -281,8 +281,24 @@ TEST(Threads, one_row_for_each_adapter_and_number_of_threads) {
   }
 }
 
+TEST(Ship, two_processes_and_half_of_the_heads) {
+  const outcome o = run("ship --json --layers 2 --tokens 900 --chunk 200");
+  ASSERT_EQ(o.exit_code, 0) << o.text;
+  EXPECT_EQ(number(o.text, "shipped_heads"), 4);
+  const std::vector<std::string> sent = lines_with(o.text, "\"bytes\"");
+  ASSERT_EQ(sent.size(), 6U);
+  // In two layers, four heads of a tile of 64 tokens: keys and values of 4.5 bits, and a mask of the hot pairs.
+  const double tile = 4 * (2 * 128 * 64 * 4.5 / 8 + 8) + 40;
+  const int tiles[] = {1, 3, 3, 3, 2};  // all but 4 pinned tokens and the window of 128
+  for (std::size_t i = 1; i < 5; ++i) EXPECT_EQ(number(sent[i], "bytes"), 2 * tiles[i] * tile);
+  EXPECT_GT(number(sent[0], "bytes"), 2 * tile);
+  const double rows = 2 * 4 * 132 * 2 * 128 * 4.0;
+  EXPECT_GT(number(sent[5], "bytes"), rows);
+  EXPECT_LT(number(sent[5], "bytes"), rows + 2000);
+}
+
 TEST(Examples, help_and_options_that_are_wrong) {
-  for (const char* name : {"axes", "latent", "llm", "own_codec", "plan", "scales", "threads"}) {
+  for (const char* name : {"axes", "latent", "llm", "own_codec", "plan", "scales", "ship", "threads"}) {
     const outcome help = run(std::string(name) + " --help");
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_EQ(help.text.rfind("usage:", 0), 0U) << help.text;
@@ -290,12 +306,26 @@ TEST(Examples, help_and_options_that_are_wrong) {
     EXPECT_EQ(wrong.exit_code, 2);
     EXPECT_NE(wrong.text.find("--help"), std::string::npos) << wrong.text;
   }
-  for (const char* command :
-       {"plan", "plan --model nothing", "plan --model Qwen3-8B --context 0", "plan --list --json",
-        "plan --layers 1 --kv-heads 1 --head-dim 577", "axes --seed", "axes --seed x", "scales --show",
-        "scales --show a --seed 1", "threads --threads -1", "threads --tokens 0", "llm", "llm --lists --prompt x",
-        "llm --lists --evaluate x", "llm --lists --context 1", "llm --prompt x --context 5 --pins 4",
-        "llm --evaluate x --context 100", "llm --lists --policy k:f32,v:f32 --policy k:f16,v:f16"}) {
+  for (const char* command : {"plan",
+                              "plan --model nothing",
+                              "plan --model Qwen3-8B --context 0",
+                              "plan --list --json",
+                              "plan --layers 1 --kv-heads 1 --head-dim 577",
+                              "axes --seed",
+                              "axes --seed x",
+                              "scales --show",
+                              "scales --show a --seed 1",
+                              "ship --chunk 0",
+                              "ship --layers 200",
+                              "threads --threads -1",
+                              "threads --tokens 0",
+                              "llm",
+                              "llm --lists --prompt x",
+                              "llm --lists --evaluate x",
+                              "llm --lists --context 1",
+                              "llm --prompt x --context 5 --pins 4",
+                              "llm --evaluate x --context 100",
+                              "llm --lists --policy k:f32,v:f32 --policy k:f16,v:f16"}) {
     EXPECT_EQ(run(command).exit_code, 2) << command;
   }
   EXPECT_EQ(run("plan --model Qwen3-8B --policy k:int5,v:f16").exit_code, 1);

@@ -106,7 +106,7 @@ TEST(Inspect, refusals) {
   EXPECT_EQ(argument(test::with_number(saved.file, layer + 8, std::uint32_t{4})), "file: size of a description");
   EXPECT_EQ(argument(test::with_number(saved.file, layer + 40, std::uint32_t{289})), "file: rope.pairs_count");
   EXPECT_EQ(argument(test::with_number(saved.file, layer + 64, std::uint8_t{7})), "file: key codec");
-  EXPECT_EQ(argument(test::with_number(saved.file, layer + 64 + 40, std::uint32_t{3})), "file: key policy: axis");
+  EXPECT_EQ(argument(test::with_number(saved.file, layer + 64 + 40, std::uint32_t{4})), "file: key policy: axis");
   EXPECT_EQ(argument(test::with_number(saved.file, layer - 16, std::uint8_t{'t'})), "file: type of a section");
   const std::size_t done = test::payload_of(saved.file, "done");
   EXPECT_EQ(argument(test::with_number(saved.file, done - 12, std::uint32_t{9})), "file: layer");

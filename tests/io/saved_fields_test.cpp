@@ -96,7 +96,7 @@ TEST_F(Fields, description) {
   expect_refused_with(d + 64 + 31, std::uint8_t{'x'}, "file: key codec");
   expect_refused_with(d + 64, std::uint8_t{0}, "file: key codec");
   expect_refused_with(d + 64 + 40, std::uint32_t{0xFFFFFFFF}, "file: key policy: axis");
-  expect_refused_with(d + 128 + 40, std::uint32_t{3}, "file: value policy: axis");
+  expect_refused_with(d + 128 + 40, std::uint32_t{4}, "file: value policy: axis");
   expect_refused_with(d + 64 + 52, std::uint32_t{5}, "file: key codec: bits");
   expect_refused_with(d + 64 + 56, std::uint32_t{1}, "file: key codec: members");
   expect_refused_with(d + 128 + 60, std::uint32_t{2}, "file: value codec: bytes of a member");

@@ -127,44 +127,6 @@ TEST_P(RoundTrip, every_number_of_tokens) {
   }
 }
 
-// Latent values lie in the keys: the file has them once.
-TEST(Saved, latent_values) {
-  kvaxis::cache_config c = test::shape(2, 48, 32);
-  kvaxis::rope_parameters p;
-  p.head_dim = 48;
-  p.first_channel = 32;
-  kvaxis::check(kvaxis::make_rope(p, c.rope));
-  c.window = 40;
-  c.pins = 3;
-  for (const char* policy : {"k:int4-channel32-auto,v:latent", "k:e4m3-token16-pre,v:latent", "k:f16,v:latent"}) {
-    SCOPED_TRACE(policy);
-    kvaxis::any_kv_cache cache = test::cache_of(policy, c);
-    kvaxis::any_kv_cache copy = test::cache_of(policy, c);
-    const test::tokens t(c, 150, 4);
-    kvaxis::check(cache.append(t.k.data(), {}, 150));
-    const test::bytes file = test::save(cache);
-    ASSERT_TRUE(test::restore(file, copy).ok());
-    EXPECT_EQ(test::save(copy) == file, true);
-    for (int i = 0; i < 150; ++i) {
-      for (int h = 0; h < 2; ++h) {
-        std::vector<float> here(48);
-        std::vector<float> there(48);
-        kvaxis::check(cache.read_key(i, h, here.data()));
-        kvaxis::check(copy.read_key(i, h, there.data()));
-        ASSERT_EQ(here, there);
-        kvaxis::check(copy.read_value(i, h, there.data()));
-        here.resize(32);
-        there.resize(32);
-        ASSERT_EQ(here, there);
-      }
-    }
-    const test::policies sides = test::find(policy);
-    std::uint64_t planned = 0;
-    kvaxis::check(kvaxis::plan_file(c, sides.keys, sides.values, 150, planned));
-    EXPECT_EQ(planned, file.size());
-  }
-}
-
 // The size of a file, added up by hand.
 TEST(Saved, B40_size_of_a_file) {
   kvaxis::cache_config c = config_of({3, 40, 48});
@@ -217,6 +179,40 @@ TEST(Saved, B42_sizes_beyond_32_bits) {
   EXPECT_EQ(kvaxis::plan_file(&layer, 1, -1, bytes).argument, std::string("tokens"));
   EXPECT_EQ(kvaxis::plan_file(nullptr, 1, 1, bytes).argument, std::string("layers"));
   EXPECT_EQ(bytes, 0U);
+}
+
+// Values that are channels of the keys: 24 of 40, the last 16 rotate.
+TEST(Saved, latent_values_are_not_in_the_file) {
+  kvaxis::cache_config c = config_of({2, 40, 24});
+  kvaxis::rope_parameters rope;
+  rope.head_dim = 40;
+  rope.first_channel = 24;
+  kvaxis::check(kvaxis::make_rope(rope, c.rope));
+  for (const std::string keys : {"int4-channel32-auto", "int8f32-token16-tile", "e5m2-tensor@0.01-post", "f16"}) {
+    for (const bool half : {false, true}) {
+      SCOPED_TRACE(keys);
+      c.half_window = half;
+      const test::tokens data(c, 120, 7, 0.5F, 0.5F);
+      kvaxis::any_kv_cache cache = test::cache_of("k:" + keys + ",v:latent", c);
+      kvaxis::check(data.append_to(cache, 0, 90));
+      ASSERT_GT(cache.folded_tokens(), 0);
+      const test::bytes file = test::save(cache);
+      kvaxis::any_kv_cache copy = test::cache_of("k:" + keys + ",v:latent", c);
+      ASSERT_TRUE(test::restore(file, copy).ok());
+      expect_same(copy, cache);
+      EXPECT_EQ(test::save(copy) == file, true);
+      kvaxis::any_kv_cache apart = test::cache_of("k:" + keys + ",v:f16", c);
+      EXPECT_EQ(test::restore(file, apart).argument,
+                std::string(keys == "f16" ? "file: value policy: axis" : "file: value codec"));
+      kvaxis::check(data.append_to(cache, 90, 30));
+      kvaxis::check(data.append_to(copy, 90, 30));
+      expect_same(copy, cache);
+      kvaxis::attend_options o;
+      o.scale = 0.1F;
+      const std::vector<float> q = test::numbers(8).uniforms(2 * 40);
+      EXPECT_EQ(test::attend(copy, q, 1, 200, o).out, test::attend(cache, q, 1, 200, o).out);
+    }
+  }
 }
 
 // More entries than one section has room for, at positions that go up and down.

@@ -177,6 +177,34 @@ TEST(Stream, a_sink_that_fails) {
   EXPECT_EQ(writer.finish(limited).code, kvaxis::errc::invalid_argument);
 }
 
+// All layers of a sequence, and a fork of it with its shared tiles.
+TEST(Stream, of_a_sequence) {
+  const test::policies p = test::find(policy);
+  std::vector<kvaxis::layer_config> layers(3, {small(), p.keys, p.values});
+  layers[1].config.kv_heads = 4;
+  kvaxis::sequence from;
+  kvaxis::check(kvaxis::sequence::create(layers.data(), 3, {}, from));
+  kvaxis::sequence to;
+  kvaxis::check(from.fork(to));
+  for (int i = 0; i < 3; ++i) test::tokens(layers[static_cast<std::size_t>(i)].config, 150, 5).append_all_to(from[i]);
+  kvaxis::sequence fork;
+  kvaxis::check(from.fork(fork));
+  kvaxis::check(fork.truncate(130));
+  for (const kvaxis::sequence* s : {&from, &fork}) {
+    test::memory_sink sink;
+    kvaxis::check(kvaxis::save(*s, {}, sink));
+    std::uint64_t bytes = 0;
+    kvaxis::check(kvaxis::saved_bytes(*s, {}, bytes));
+    EXPECT_EQ(bytes, sink.file.size());
+    kvaxis::check(kvaxis::restore(sink.file.data(), sink.file.size(), to));
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(test::contents(to[i]) == test::contents((*s)[i]), true);
+  }
+  kvaxis::sequence empty;
+  test::memory_sink sink;
+  EXPECT_EQ(kvaxis::save(empty, {}, sink).argument, std::string("count"));
+  EXPECT_EQ(kvaxis::restore(nullptr, 0, empty).argument, std::string("count"));
+}
+
 TEST(Stream, arguments) {
   sequence s;
   kvaxis::any_kv_cache none;

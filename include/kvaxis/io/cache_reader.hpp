@@ -27,7 +27,13 @@ class cache_reader {
 
   // `out` is unchanged unless the answer is ok.
   static status create(any_kv_cache* const* layers, int count, const restore_options& options,
-                       cache_reader& out) noexcept;
+                       cache_reader& out) noexcept {
+    if (layers == nullptr) return {errc::invalid_argument, "layers", 0};
+    return create([layers](int i) { return layers[i]; }, count, options, out);
+  }
+  static status create(sequence& layers, const restore_options& options, cache_reader& out) noexcept {
+    return create([&layers](int i) { return &layers[i]; }, layers.layers(), options, out);
+  }
 
   // How long the section is that begins with these section_header_bytes; an error if no section of its type is so long.
   // None is longer than a tile, a description or 25 KB.
@@ -42,6 +48,8 @@ class cache_reader {
   status commit() noexcept;
 
  private:
+  static status create(const detail::layer_of& layer, int count, const restore_options& options,
+                       cache_reader& out) noexcept;
   void swap(cache_reader& other) noexcept;
   void free() noexcept;
   status accept_section(const detail::section_view& section) noexcept;
@@ -66,20 +74,30 @@ class cache_reader {
   return reader.commit();
 }
 
-inline status cache_reader::create(any_kv_cache* const* layers, int count, const restore_options& options,
+[[nodiscard]] inline status restore(const void* data, std::size_t bytes, sequence& layers,
+                                    const restore_options& options = {}) noexcept {
+  cache_reader reader;
+  if (status s = cache_reader::create(layers, options, reader); !s.ok()) return s;
+  if (status s = reader.accept(data, bytes); !s.ok()) return s;
+  return reader.commit();
+}
+
+inline status cache_reader::create(const detail::layer_of& layer, int count, const restore_options& options,
                                    cache_reader& out) noexcept {
-  if (status s = detail::check_layers(layers, count, options.share); !s.ok()) return s;
-  for (int i = 0; i < count; ++i) {
-    if (std::find(layers, layers + i, layers[i]) != layers + i) return {errc::invalid_argument, "layers", i};
+  if (status s = detail::check_layers(layer, count, options.share); !s.ok()) return s;
+  for (int i = 1; i < count; ++i) {
+    for (int j = 0; j < i; ++j) {
+      if (layer(i) == layer(j)) return {errc::invalid_argument, "layers", i};
+    }
   }
   cache_reader made;
   made.options_ = options;
-  made.memory_ = layers[0]->format()->memory;
+  made.memory_ = layer(0)->format()->memory;
   const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(detail::layer_reader);
   made.layers_ = static_cast<detail::layer_reader*>(made.memory_.allocate(bytes));
   if (made.layers_ == nullptr) return {errc::out_of_memory, made.memory_.name, static_cast<std::int64_t>(bytes)};
   made.count_ = count;
-  for (int i = 0; i < count; ++i) new (made.layers_ + i) detail::layer_reader(*layers[i], options.share);
+  for (int i = 0; i < count; ++i) new (made.layers_ + i) detail::layer_reader(*layer(i), options.share);
   out = std::move(made);
   return {};
 }

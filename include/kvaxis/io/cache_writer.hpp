@@ -90,17 +90,24 @@ class cache_writer {
 
   // The caches must stay where they are until the writer is gone. `out` is unchanged unless the answer is ok.
   static status create(const any_kv_cache* const* layers, int count, const save_options& options,
-                       cache_writer& out) noexcept;
+                       cache_writer& out) noexcept {
+    if (layers == nullptr) return {errc::invalid_argument, "layers", 0};
+    return create([layers](int i) { return layers[i]; }, count, options, out);
+  }
+  static status create(const sequence& layers, const save_options& options, cache_writer& out) noexcept {
+    return create([&layers](int i) { return &layers[i]; }, layers.layers(), options, out);
+  }
 
   // Writes the folded tiles that were not written yet: they never change again.
   status send_new(const byte_sink& sink) noexcept { return write(&sink, false); }
   // Writes everything else.
   status finish(const byte_sink& sink) noexcept { return write(&sink, true); }
+  // Instead of finish(): the bytes that it would write. The writer is finished, too.
+  status count(std::uint64_t& out) noexcept;
 
  private:
-  friend status saved_bytes(const any_kv_cache* const* layers, int count, const save_options& options,
-                            std::uint64_t& out) noexcept;
-
+  static status create(const detail::const_layer_of& layer, int count, const save_options& options,
+                       cache_writer& out) noexcept;
   void swap(cache_writer& other) noexcept;
   void free() noexcept;
   status write(const byte_sink* sink, bool all) noexcept;
@@ -126,15 +133,24 @@ class cache_writer {
   if (status s = cache_writer::create(layers, count, options, writer); !s.ok()) return s;
   return writer.finish(sink);
 }
+[[nodiscard]] inline status save(const sequence& layers, const save_options& options, const byte_sink& sink) noexcept {
+  cache_writer writer;
+  if (status s = cache_writer::create(layers, options, writer); !s.ok()) return s;
+  return writer.finish(sink);
+}
 
 // The bytes that save() would write now.
 [[nodiscard]] inline status saved_bytes(const any_kv_cache* const* layers, int count, const save_options& options,
                                         std::uint64_t& out) noexcept {
   cache_writer writer;
   if (status s = cache_writer::create(layers, count, options, writer); !s.ok()) return s;
-  if (status s = writer.write(nullptr, true); !s.ok()) return s;
-  out = writer.sent_;
-  return {};
+  return writer.count(out);
+}
+[[nodiscard]] inline status saved_bytes(const sequence& layers, const save_options& options,
+                                        std::uint64_t& out) noexcept {
+  cache_writer writer;
+  if (status s = cache_writer::create(layers, options, writer); !s.ok()) return s;
+  return writer.count(out);
 }
 
 KVAXIS_END_NAMESPACE

@@ -15,14 +15,14 @@ inline bool is_file_name(const char* name) noexcept {
 
 }  // namespace detail
 
-inline status cache_writer::create(const any_kv_cache* const* layers, int count, const save_options& options,
+inline status cache_writer::create(const detail::const_layer_of& layer, int count, const save_options& options,
                                    cache_writer& out) noexcept {
-  if (status s = detail::check_layers(layers, count, options.share); !s.ok()) return s;
+  if (status s = detail::check_layers(layer, count, options.share); !s.ok()) return s;
   if (options.first_layer < 0) return {errc::out_of_range, "first_layer", 0};
   const bool whole = options.first_head == 0 && options.end_head == 0;
   const int first = options.share.first;
   for (int i = 0; i < count; ++i) {
-    const tile_format& f = *layers[i]->format();
+    const tile_format& f = *layer(i)->format();
     if (!detail::is_file_name(f.key_codec->name) || !detail::is_file_name(f.value_codec->name)) {
       return {errc::unsupported, "codec name: 1 to 31 printable characters", i};
     }
@@ -35,16 +35,16 @@ inline status cache_writer::create(const any_kv_cache* const* layers, int count,
   }
   cache_writer made;
   made.options_ = options;
-  made.memory_ = layers[0]->format()->memory;
+  made.memory_ = layer(0)->format()->memory;
   const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(detail::layer_writer);
   made.layers_ = static_cast<detail::layer_writer*>(made.memory_.allocate(bytes));
   if (made.layers_ == nullptr) return {errc::out_of_memory, made.memory_.name, static_cast<std::int64_t>(bytes)};
   made.count_ = count;
   for (int i = 0; i < count; ++i) {
     auto* l = new (made.layers_ + i) detail::layer_writer;
-    l->cache = layers[i];
+    l->cache = layer(i);
     l->first_head = whole ? 0 : options.first_head - first;
-    l->end_head = whole ? layers[i]->format()->kv_heads : options.end_head - first;
+    l->end_head = whole ? l->cache->format()->kv_heads : options.end_head - first;
   }
   out = std::move(made);
   return {};
@@ -77,6 +77,13 @@ inline status cache_writer::write(const byte_sink* sink, bool all) noexcept {
   ended_ = all || !s.ok();
   if (ended_) free();
   return s;
+}
+
+inline status cache_writer::count(std::uint64_t& out) noexcept {
+  const std::uint64_t before = sent_;
+  if (status s = write(nullptr, true); !s.ok()) return s;
+  out = sent_ - before;
+  return {};
 }
 
 inline status cache_writer::write_all(detail::section_writer& to, bool all) noexcept {

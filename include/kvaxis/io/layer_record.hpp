@@ -106,13 +106,13 @@ inline constexpr std::uint64_t given_bytes = 16;
   return "own";
 }
 
-// Without what has no meaning: the rotation of values, the group of a whole tensor.
+// Without what has no meaning: the rotation of values, the group of what has none.
 inline side_record describe_side(const policy& p, const codec_table& codec, role side) noexcept {
   side_record r;
   std::strncpy(r.codec, codec.name, sizeof r.codec - 1);
   std::strncpy(r.unit, unit_name(codec.unit), sizeof r.unit - 1);
   r.axis = static_cast<std::uint32_t>(p.axis);
-  if (p.axis != axis::tensor) r.group = static_cast<std::uint32_t>(p.group);
+  if (p.axis == axis::channel || p.axis == axis::token) r.group = static_cast<std::uint32_t>(p.group);
   if (side == role::key) r.rotation = static_cast<std::uint32_t>(p.rotation);
   r.bits = static_cast<std::uint32_t>(codec.bits);
   r.members = static_cast<std::uint32_t>(codec.members);

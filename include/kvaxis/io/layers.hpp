@@ -1,7 +1,7 @@
 // The caches that a call saves or restores.
 #pragma once
 
-#include "../cache/any_kv_cache.hpp"
+#include "../cache/sequence.hpp"
 #include "sections.hpp"
 
 KVAXIS_BEGIN_NAMESPACE
@@ -19,16 +19,18 @@ namespace detail {
   return share.of == 0 ? cache.format()->kv_heads : share.of;
 }
 
-// The layers of a call, and that `share` fits them.
-template <class Cache>
-status check_layers(Cache* const* layers, int count, kv_head_share share) noexcept {
-  if (layers == nullptr) return {errc::invalid_argument, "layers", 0};
+// Layer i of a call.
+using layer_of = function_ref<any_kv_cache*(int)>;
+using const_layer_of = function_ref<const any_kv_cache*(int)>;
+
+// Whether the layers are there, and `share` fits them.
+inline status check_layers(const const_layer_of& layer, int count, kv_head_share share) noexcept {
   if (count < 1 || count > max_layers) return {errc::out_of_range, "count", max_layers};
   for (int i = 0; i < count; ++i) {
-    if (layers[i] == nullptr || layers[i]->format() == nullptr) return {errc::invalid_argument, "layers", i};
-    const int kv_heads = layers[i]->format()->kv_heads;
+    if (layer(i) == nullptr || layer(i)->format() == nullptr) return {errc::invalid_argument, "layers", i};
+    const int kv_heads = layer(i)->format()->kv_heads;
     if (share.of < 0 || share.of > max_kv_heads) return {errc::out_of_range, "share.of", max_kv_heads};
-    const int of = heads_of_layer(*layers[i], share);
+    const int of = heads_of_layer(*layer(i), share);
     if (share.first < 0 || share.first > of - kv_heads) return {errc::out_of_range, "share.first", of - kv_heads};
   }
   return {};

@@ -3,6 +3,7 @@
 //   folded          per head: its hot-pair mask, if the tile stores one | codes of the keys | their parameters |
 //                   codes of the values | their parameters
 //   full precision  per head: keys [slot][head_dim] | values [slot][value_dim], for the slots that entries use
+//   latent values have no codes, no parameters and no rows
 //
 // All as in memory (tile.hpp, block.hpp, quads.hpp) but for the host's order of bytes, headers and padding: codes and
 // masks are 32-bit words, keys and their parameters lie in stored order.
