@@ -10,6 +10,7 @@ constexpr const char* key_rows =
     "|naive(_values)?/.*/k:int4.*/dim:128/ctx:4096"
     "|attend(_f32)?/(avx2|avx2_vnni|avx512|avx512_vnni|neon)/k:int4.*/dim:128/ctx:(4096|65536)"
     "|attend/(avx2|avx512|avx512_vnni|neon)/.*/heads:4/dim:128/ctx:65536"
+    "|attend/(avx2|avx512|avx512_vnni|neon)/.*/(heads:(16|128)/dim:576|heads:1/dim:192|heads:32/dim:128)/ctx:4096"
     "|attend/scalar/k:int4.*/heads:4/dim:128/ctx:65536"
     "|read_limit/.*/dim:128/ctx:65536"
     "|(append|fold)/.*/dim:128/ctx:4096"
@@ -19,7 +20,7 @@ constexpr const char* usage =
     "kvaxis_bench [--smoke] [--contexts] [--all] [Google Benchmark's flags]\n"
     "  Rows are named <kind>/<isa>/<policy>/heads:<query heads per kv head>/dim:<head_dim>/ctx:<tokens>;\n"
     "  kinds: attend attend_f32 scores values naive naive_values append fold read_limit. 8 kv heads, one thread, CPU "
-    "time.\n"
+    "time. v:latent and heads:32 have one kv head.\n"
     "  And lists/<operation>/ctx:<tokens>: roll back, eviction, fork, shift, splice, in microseconds.\n"
     "  Without a filter: the rows of the tables in bench/README.md (about two minutes).\n"
     "  --contexts  attention and read limit from 1024 to 524288 tokens, for plot.py (ten minutes, up to 8 GB)\n"
@@ -42,14 +43,15 @@ void add_rows() {
 
 int main(int argc, char** argv) {
   const std::string curves = "attend/(avx2|avx512)/.*/heads:4|read_limit/" + std::string(isa_name(kvaxis::best_isa()));
-  return bench::run_program(
-      {usage,
-       key_rows,
-       {{"--contexts", {"--benchmark_filter=^(" + curves + "/.*)/dim:128/ctx:[0-9]+$"}},
-        {"--all", {"--benchmark_filter=-/ctx:(2048|8192|32768|131072|262144|524288)$"}},
-        {"--smoke",
-         {"--benchmark_filter=/heads:(1|8)/dim:(64|256)/ctx:1024$|^lists/.*ctx:4096/", "--benchmark_min_time=0.001"}}},
-       &check,
-       &add_rows},
-      argc, argv);
+  return bench::run_program({usage,
+                             key_rows,
+                             {{"--contexts", {"--benchmark_filter=^(" + curves + "/.*)/dim:128/ctx:[0-9]+$"}},
+                              {"--all", {"--benchmark_filter=-/ctx:(2048|8192|32768|131072|262144|524288)$"}},
+                              {"--smoke",
+                               {"--benchmark_filter=/heads:(1|8)/dim:(64|256)/ctx:1024$|auto,v:latent/heads:16/"
+                                ".*ctx:4096$|^lists/.*ctx:4096/",
+                                "--benchmark_min_time=0.001"}}},
+                             &check,
+                             &add_rows},
+                            argc, argv);
 }

@@ -147,16 +147,19 @@ accuracy accuracy_of(kvaxis::isa isa, const shape& s, side what, kvaxis::arithme
 }
 
 bool check_kernels() {
+  std::vector<shape> shapes;
+  for (const char* policy : policies) shapes.push_back({policy, 4, 128, 0});
+  shapes.push_back({"k:int4-channel64-auto,v:latent", 16, 576, 0, 1, 512, 64});
   bool good = true;
   kvaxis::for_each_isa([&](kvaxis::isa isa) {
-    for (const char* policy : policies) {
+    for (const shape& s : shapes) {
       for (const side what : {side::keys, side::values, side::both}) {
         for (const kvaxis::arithmetic arithmetic : {kvaxis::arithmetic::f32, kvaxis::arithmetic::automatic}) {
-          const accuracy a = accuracy_of(isa, {policy, 4, 128, 0}, what, arithmetic);
+          const accuracy a = accuracy_of(isa, s, what, arithmetic);
           // Rounded queries and weights: a quarter of the codec's own error, root mean square; `error` is the largest.
           const double tolerance = arithmetic == kvaxis::arithmetic::f32 ? 2e-5 : 2e-5 + 1.25 * a.loss;
           if (a.error < tolerance) continue;
-          std::fprintf(stderr, "kvaxis_bench: %s, %s: error %g against the double reference\n", isa_name(isa), policy,
+          std::fprintf(stderr, "kvaxis_bench: %s, %s: error %g against the double reference\n", isa_name(isa), s.policy,
                        a.error);
           good = false;
         }

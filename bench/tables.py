@@ -84,6 +84,22 @@ def attend(r, ctx):
     table(["policy", "arithmetic", "isa", "ns at 1 / 4 / 8 query heads", "times the read limit", "error"], rows)
 
 
+def shared(r):
+    """Attention whose heads share what is stored, or store something smaller; all query heads of a kv head together."""
+    rows = []
+    for layer, dim, groups in (("MLA latent", 576, (16, 128)), ("MLA decompressed", 192, (1,)), ("MQA", 128, (32,))):
+        policies = {key[2]: None for key in r.rows if key[3] in map(str, groups) and key[4] == str(dim)}
+        for policy in policies:
+            for isa in ISAS:
+                found = [r.get("ns_per_key", "attend", isa, policy, heads, 4096, dim) for heads in groups]
+                if None in found:
+                    continue
+                each = [number(x / heads) for x, heads in zip(found, groups)]
+                rows.append([layer, " / ".join(map(str, groups)), policy, isa,
+                             " / ".join(number(x, 0) for x in found), " / ".join(each)])
+    table(["layer", "query heads per kv head", "policy", "isa", "ns per token and kv head", "per query head"], rows)
+
+
 def read_limits(r):
     widths = {"scalar": 8, "neon": 16, "avx2": 32, "avx512": 64}
     isas = [isa for isa in widths if r.has("read_limit", isa)]
@@ -131,6 +147,8 @@ def main():
     attend(r, 65536)
     print("### Attention from the caches (4096 tokens)\n")
     attend(r, 4096)
+    print("### Shared and compressed heads (4096 tokens)\n")
+    shared(r)
     print("### Read limit from memory (ns per token and kv head, 65536 tokens)\n")
     read_limits(r)
     print("### Writing (ns per token and kv head, 4096 tokens)\n")
