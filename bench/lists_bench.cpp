@@ -9,6 +9,8 @@ namespace bench {
 namespace {
 
 constexpr int list_contexts[] = {4096, 131072};
+constexpr int window = 128;
+const shape layer{"k:int4-channel64-auto,v:int4-token64"};
 
 using operation = kvaxis::status (*)(kvaxis::any_kv_cache& cache, kvaxis::any_kv_cache& scratch);
 
@@ -35,7 +37,7 @@ constexpr named_operation operations[] = {
 kvaxis::any_kv_cache& filled_cache(int context) {
   static std::optional<kvaxis::any_kv_cache> cache;
   if (!cache.has_value() || cache->size() != context) {
-    cache.emplace(make_cache("k:int4-channel64-auto,v:int4-token64", 128, 128));
+    cache.emplace(make_cache(layer, window));
     const tokens& t = tokens_of(128);
     for (int i = 0; i < context; i += tokens::count) {
       kvaxis::check(cache->append(t.keys.data(), t.values.data(), tokens::count));
@@ -46,7 +48,7 @@ kvaxis::any_kv_cache& filled_cache(int context) {
 
 void run(benchmark::State& state, const named_operation& o, int context) {
   const kvaxis::any_kv_cache& cache = filled_cache(context);
-  const kvaxis::any_kv_cache empty = make_cache("k:int4-channel64-auto,v:int4-token64", 128, 128);
+  const kvaxis::any_kv_cache empty = make_cache(layer, window);
   for (auto _ : state) {
     kvaxis::any_kv_cache fork;
     kvaxis::any_kv_cache scratch;
