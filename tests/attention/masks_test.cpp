@@ -125,22 +125,24 @@ TEST_P(masks, queries_at_positions_of_their_own) {
 
 TEST_P(masks, each_query_alone_has_the_same_bits) {
   std::vector<std::int64_t> positions;
-  for (int i = 0; i < 24; ++i) positions.push_back(1300 + random_.below(40));
+  for (int i = 0; i < 24; ++i) positions.push_back(1180 + random_.below(160));
   const std::vector<float> q = random_.uniforms(24 * query_heads * dim, 2.0F);
   for (const std::string& policy : policies) {
     const filled f(policy);
-    attend_options o;
-    o.query_heads = query_heads;
-    o.sliding_window = 120;
-    o.query_positions = positions.data();
-    const answer together(f.cache, q, 24, 0, o);
-    o.query_positions = nullptr;
-    for (int i = 0; i < 24; ++i) {
-      const auto at = static_cast<std::ptrdiff_t>(i) * query_heads * dim;
-      const std::vector<float> one(q.begin() + at, q.begin() + at + query_heads * dim);
-      const answer alone(f.cache, one, 1, positions[static_cast<std::size_t>(i)], o);
-      const std::vector<float> part(together.out.begin() + at, together.out.begin() + at + query_heads * dim);
-      ASSERT_EQ(part, alone.out) << policy << ", query " << i;
+    for (const int window : {0, 7, 120, 300}) {
+      attend_options o;
+      o.query_heads = query_heads;
+      o.sliding_window = window;
+      o.query_positions = positions.data();
+      const answer together(f.cache, q, 24, 0, o);
+      o.query_positions = nullptr;
+      for (int i = 0; i < 24; ++i) {
+        const auto at = static_cast<std::ptrdiff_t>(i) * query_heads * dim;
+        const std::vector<float> one(q.begin() + at, q.begin() + at + query_heads * dim);
+        const answer alone(f.cache, one, 1, positions[static_cast<std::size_t>(i)], o);
+        const std::vector<float> part(together.out.begin() + at, together.out.begin() + at + query_heads * dim);
+        ASSERT_EQ(part, alone.out) << policy << ", window " << window << ", query " << i;
+      }
     }
   }
 }

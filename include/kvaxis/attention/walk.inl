@@ -109,13 +109,14 @@ inline void sum_entry(const problem& p, int head, const entry& e, detail::slot_r
 
 // --- The walk ------------------------------------------------------------------------------------------------------
 
-// The end of the entries from `first` on whose visible runs fit side by side into the rows of scores.
-inline int step_end(const problem& p, int first, int end, detail::position_range queries, const scratch& s) noexcept {
+// The end of the entries from `first` on whose runs fit side by side into the rows of scores. What is visible does not
+// count: sums are then cut at the same places for one query and for many.
+inline int step_end(const problem& p, int first, int end, const scratch& s) noexcept {
   int used = 0;
   int i = first;
   for (; i < end; ++i) {
-    const detail::slot_range slots = detail::visible_slots(p, p.sequence.entries[i], queries);
-    if (slots.begin < slots.end) used += score_span(slots, s.scores, 0).length();
+    const entry& e = p.sequence.entries[i];
+    used += score_span({e.begin, e.begin + e.count}, s.scores, 0).length();
     if (used > max_tile_tokens || i - first == detail::step_entries) break;
   }
   return i;
@@ -169,7 +170,7 @@ inline void attend_range(const problem& p, const query_block& b, int first, int 
   load_queries(p, b, s);
   angle_walk angles(p, b, s);
   for (int begin = first, stop = 0; begin < end; begin = stop) {
-    stop = step_end(p, begin, end, queries, s);
+    stop = step_end(p, begin, end, s);
     for (int i = begin; i < stop && f.pairs > 0; ++i) angles.move_to(entries[i].base_position, i - begin);
     for (int nth = 0; nth < b.heads; ++nth) {
       const next_block ahead = nth + 1 < b.heads ? next_keys(p.sequence, entries[begin], b.head + nth + 1)

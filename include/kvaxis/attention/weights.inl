@@ -28,10 +28,11 @@ struct integer_input {
 };
 
 // R rows x[0 .. n) of one segment times the scales, into s.folded from row `at` on; their steps and constants, and
-// whether one byte is enough. n is a multiple of 16.
+// whether one byte is enough. n is a multiple of 16; what is enough depends on all rows of the block, so that it is the same
+// for a query that sees a part of them, alone or with others.
 template <int R>
 inline void fold_rows(const float* x, std::ptrdiff_t stride, const float* scales, const float* centres, int n,
-                      const scratch& s, int at) noexcept {
+                      int block_rows, const scratch& s, int at) noexcept {
   float* const folded = s.folded + at * byte_stride;
   vf top[4];
   vf squares[4];
@@ -57,7 +58,7 @@ inline void fold_rows(const float* x, std::ptrdiff_t stride, const float* scales
   max_four(top, tops);
   sum_four(squares, sums);
   sum_four(constant, constants);
-  const float enough = enough_per_row * static_cast<float>(n);
+  const float enough = enough_per_row * static_cast<float>(block_rows);
   for (int r = 0; r < R; ++r) {
     const float most = tops[r] > 1e-30F ? tops[r] : 1e-30F;  // an inverse that stays finite
     const float step = most * (1.0F / 127.0F);
@@ -118,11 +119,11 @@ inline void add_integer_sums(const problem& p, const block_view& b, int bits, co
       const float* x = in.x + row * in.stride + first;
       const int at = g * rows + row;
       if (rows - row >= 4) {
-        fold_rows<4>(x, in.stride, scales, centres, count, s, at);
+        fold_rows<4>(x, in.stride, scales, centres, count, b.rows, s, at);
       } else if (rows - row >= 2) {
-        fold_rows<2>(x, in.stride, scales, centres, count, s, at);
+        fold_rows<2>(x, in.stride, scales, centres, count, b.rows, s, at);
       } else {
-        fold_rows<1>(x, in.stride, scales, centres, count, s, at);
+        fold_rows<1>(x, in.stride, scales, centres, count, b.rows, s, at);
       }
       row += rows - row >= 4 ? 4 : rows - row >= 2 ? 2 : 1;
     }
