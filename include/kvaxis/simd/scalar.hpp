@@ -47,7 +47,13 @@ KVAXIS_INLINE vf set1(float x) { return {x}; }
 KVAXIS_INLINE vf zero() { return {0.0F}; }
 KVAXIS_INLINE vf add(vf a, vf b) { return {a.v + b.v}; }
 KVAXIS_INLINE vf sub(vf a, vf b) { return {a.v - b.v}; }
-KVAXIS_INLINE vf mul(vf a, vf b) { return {a.v * b.v}; }
+KVAXIS_INLINE vf mul(vf a, vf b) {
+  float product = a.v * b.v;
+#if defined(__aarch64__)
+  asm("" : "+w"(product));  // or the compiler may fuse it with a sum in one kernel and not in another
+#endif
+  return {product};
+}
 KVAXIS_INLINE vf fma(vf a, vf b, vf c) { return {fused(a.v, b.v, c.v)}; }
 KVAXIS_INLINE vf fnma(vf a, vf b, vf c) { return {fused(-a.v, b.v, c.v)}; }
 // Where the baseline has a fused product and sum the compiler takes it; said here, it takes the same one everywhere.
