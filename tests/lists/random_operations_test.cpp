@@ -51,7 +51,7 @@ kvaxis::cache_config config_of(const setting& s) {
 
 class world {
  public:
-  world(const setting& s, std::uint64_t seed) : setting_(s), config_(config_of(s)), random_(seed) {
+  world(const setting& s, std::uint64_t seed) : config_(config_of(s)), random_(seed) {
     empty_ = test::cache_of(s.policy, config_, memory_.hook());
     kvaxis::cache_config folding = config_;
     folding.window = 0;
@@ -312,7 +312,6 @@ class world {
 
   [[nodiscard]] std::string where() const { return std::to_string(steps_) + " steps, then " + done_; }
 
-  setting setting_;
   kvaxis::cache_config config_;
   test::numbers random_;
   counting_allocator memory_;
