@@ -78,6 +78,7 @@ class entry_list {
     size_ += count;
   }
   void remove(int begin, int end) noexcept {
+    if (begin == end) return;  // also where there is no list yet
     std::memmove(static_cast<void*>(data_ + begin), data_ + end, bytes_for(size_ - end));
     size_ -= end - begin;
   }
