@@ -1,5 +1,6 @@
 // Restores its input, with the checksums made right. Whatever comes, memory stays sound; a file that is taken gives a
 // cache on which every call works, and which writes a file that gives the same cache again.
+//   restore_fuzz -max_len=16000 NEW_FOLDER tests/fuzz/corpus/restore
 #include "restore_fuzz.hpp"
 
 #include <cstdlib>

@@ -67,8 +67,8 @@ inline void cache_writer::free() noexcept {
   count_ = 0;
 }
 
-// All that is not a section of its own goes through here. A finished writer holds no tile any more, nor does a failed
-// one: an open tile that two hold would be copied by the next append.
+// One call, with or without a sink. A finished writer holds no tile any more, nor does a failed one: an open tile that two
+// hold would be copied by the next append.
 inline status cache_writer::write(const byte_sink* sink, bool all) noexcept {
   if (ended_ || count_ == 0) return {errc::invalid_argument, "writer: finished, failed or not created", 0};
   detail::section_writer to(sink, sent_);

@@ -1,4 +1,4 @@
-// A saved cache is a stream of sections. All numbers are little-endian; offsets are in bytes.
+// A saved cache is a stream of sections. All numbers are little-endian; behind a field is its size in bytes.
 //
 //   +--------+---------+----------------+---------+-----------------------+
 //   | type 4 | layer 4 | payload size 8 | payload | CRC-32 of the rest, 4 |
