@@ -31,6 +31,8 @@
 #endif
 #if defined(KVAXIS_EMULATE)
 #define KVAXIS_ABI_KIND emulated
+#elif defined(KVAXIS_SEPARATE_KERNELS)
+#define KVAXIS_ABI_KIND separate
 #else
 #define KVAXIS_ABI_KIND native
 #endif
@@ -46,6 +48,17 @@
   }
 
 #define KVAXIS_INLINE inline __attribute__((always_inline))
+
+// Every unit that calls a cache compiles the kernels, which takes many seconds. A program of many units may do it once:
+// KVAXIS_SEPARATE_KERNELS is then defined for all of them, one defines KVAXIS_DEFINE_KERNELS and includes kvaxis.hpp, and
+// for make_cache() another one defines KVAXIS_DEFINE_CODECS and includes make_cache.hpp.
+#if !defined(KVAXIS_SEPARATE_KERNELS)
+#define KVAXIS_KERNEL inline
+#define KVAXIS_DEFINE_KERNELS
+#define KVAXIS_DEFINE_CODECS
+#else
+#define KVAXIS_KERNEL
+#endif
 
 // A target region: the functions between PUSH and POP are compiled for the named instruction sets, whatever the flags
 // of the translation unit. The emulated build of the tests leaves the regions out.

@@ -9,6 +9,8 @@
 #include <kvaxis/attention/walk.hpp>
 #include <vector>
 
+#define KVAXIS_INL "../attention/softmax.inl"
+#include <kvaxis/simd/foreach_isa.hpp>
 #define KVAXIS_INL <exponential.inl>
 #include <kvaxis/simd/foreach_isa.hpp>
 

@@ -47,8 +47,14 @@ struct integer_kernels {
   std::array<sum_fn, 5> bytes;    // null where f32 is faster
 };
 
+namespace detail {
+
+[[nodiscard]] KVAXIS_KERNEL const integer_kernels& active_integer() noexcept;
+
+}  // namespace detail
 KVAXIS_END_NAMESPACE
 
+#if defined(KVAXIS_DEFINE_KERNELS)
 #define KVAXIS_INTEGER
 #define KVAXIS_INL "../attention/integer.inl"
 #include "../simd/foreach_isa.hpp"
@@ -56,7 +62,7 @@ KVAXIS_END_NAMESPACE
 KVAXIS_BEGIN_NAMESPACE
 namespace detail {
 
-[[nodiscard]] inline const integer_kernels& active_integer() noexcept {
+KVAXIS_KERNEL const integer_kernels& active_integer() noexcept {
   static constexpr std::array<const integer_kernels*, isa_count> tables = {
     &scalar::integer,
 #if defined(__x86_64__) || defined(KVAXIS_EMULATE)
@@ -73,3 +79,4 @@ namespace detail {
 
 }  // namespace detail
 KVAXIS_END_NAMESPACE
+#endif

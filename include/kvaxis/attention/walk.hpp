@@ -23,9 +23,12 @@ struct walk_table {
                   float* sums) noexcept;
 };
 
+[[nodiscard]] KVAXIS_KERNEL const walk_table& active_walk() noexcept;
+
 }  // namespace detail
 KVAXIS_END_NAMESPACE
 
+#if defined(KVAXIS_DEFINE_KERNELS)
 #define KVAXIS_INL "../attention/softmax.inl"
 #include "../simd/foreach_isa.hpp"
 #define KVAXIS_INL "../attention/queries.inl"
@@ -42,10 +45,11 @@ KVAXIS_END_NAMESPACE
 KVAXIS_BEGIN_NAMESPACE
 namespace detail {
 
-[[nodiscard]] inline const walk_table& active_walk() noexcept {
+KVAXIS_KERNEL const walk_table& active_walk() noexcept {
   static constexpr std::array<const walk_table*, isa_count> tables = KVAXIS_ISA_TABLE(walk);
   return *tables[static_cast<std::size_t>(active_isa())];
 }
 
 }  // namespace detail
 KVAXIS_END_NAMESPACE
+#endif

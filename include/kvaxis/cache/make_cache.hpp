@@ -1,7 +1,7 @@
-// A cache from a policy's name (quantizers/names.hpp). Including this file instantiates the kernels of every codec.
+// A cache from a policy's name (quantizers/names.hpp). Including this file instantiates the kernels of every codec, but for
+// the units of KVAXIS_SEPARATE_KERNELS.
 #pragma once
 
-#include <array>
 #include <string_view>
 
 #include "../quantizers/names.hpp"
@@ -9,11 +9,21 @@
 
 KVAXIS_BEGIN_NAMESPACE
 
-// Every codec that has a name.
-inline constexpr std::array<const codec_table*, 11> named_codecs = {
-    &table_of<int4>, &table_of<int8>, &table_of<int4s>, &table_of<int8s>, &table_of<int4f32>, &table_of<int8f32>,
-    &table_of<e4m3>, &table_of<e5m2>, &table_of<f32>,   &table_of<f16>,   &table_of<bf16>,
-};
+// The codec of that name, or nullptr.
+[[nodiscard]] KVAXIS_KERNEL const codec_table* find_codec(std::string_view name) noexcept;
+
+#if defined(KVAXIS_DEFINE_CODECS)
+KVAXIS_KERNEL const codec_table* find_codec(std::string_view name) noexcept {
+  static constexpr const codec_table* all[] = {
+      &table_of<int4>, &table_of<int8>, &table_of<int4s>, &table_of<int8s>, &table_of<int4f32>, &table_of<int8f32>,
+      &table_of<e4m3>, &table_of<e5m2>, &table_of<f32>,   &table_of<f16>,   &table_of<bf16>,
+  };
+  for (const codec_table* t : all) {
+    if (name == t->name) return t;
+  }
+  return nullptr;
+}
+#endif
 
 // What a name stands for: the two sides, and the scales that it gives.
 struct named_policy {
@@ -42,9 +52,7 @@ struct named_policy {
   named_policy found;
   if (status s = parse_policy(name, found.name); !s.ok()) return s;
   const auto bind_side = [](const side_name& side, bound_policy& to) {
-    for (const codec_table* t : named_codecs) {
-      if (side.codec == t->name) to = {side.policy, t};
-    }
+    to = {side.policy, find_codec(side.codec)};
     return to.codec != nullptr;
   };
   if (!bind_side(found.name.key, found.keys)) return {errc::invalid_argument, "policy name: unknown key codec", 0};

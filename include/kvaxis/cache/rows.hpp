@@ -84,19 +84,29 @@ struct row_functions {
                std::int64_t& replaced) noexcept;
 };
 
+[[nodiscard]] KVAXIS_KERNEL const row_functions& active_rows() noexcept;
+
 }  // namespace detail
 KVAXIS_END_NAMESPACE
 
+#if defined(KVAXIS_DEFINE_KERNELS)
 #define KVAXIS_INL "../cache/rows.inl"
 #include "../simd/foreach_isa.hpp"
 
 KVAXIS_BEGIN_NAMESPACE
 namespace detail {
 
-[[nodiscard]] inline const row_functions& active_rows() noexcept {
+KVAXIS_KERNEL const row_functions& active_rows() noexcept {
   static constexpr std::array<const row_functions*, isa_count> tables = KVAXIS_ISA_TABLE(row_table);
   return *tables[static_cast<std::size_t>(active_isa())];
 }
+
+}  // namespace detail
+KVAXIS_END_NAMESPACE
+#endif
+
+KVAXIS_BEGIN_NAMESPACE
+namespace detail {
 
 // Whether every number is finite and in range, as far as the configuration refuses. `limit` is the token of a
 // non-finite number, or the bound that was passed.

@@ -44,21 +44,30 @@ void read_exact_value(const tile& t, int head, int slot, float* out) noexcept {
   return static_cast<std::size_t>(f.tokens) * static_cast<std::size_t>(detail::fold_stride(dim));
 }
 
+// Folds `count` tokens of a full-precision tile, from slot `first` on, into the first slots of `out`, a folded tile of
+// the same shape, rotation and tile length. Unused slots get code 0.
+KVAXIS_KERNEL void fold_tile(const tile& exact, int first, int count, tile& out,
+                             const detail::fold_scratch& scratch) noexcept;
+
 KVAXIS_END_NAMESPACE
 
+#if defined(KVAXIS_DEFINE_KERNELS)
 #define KVAXIS_INL "../tile/fold.inl"
 #include "../simd/foreach_isa.hpp"
 
 KVAXIS_BEGIN_NAMESPACE
 
-// Folds `count` tokens of a full-precision tile, from slot `first` on, into the first slots of `out`, a folded tile of
-// the same shape, rotation and tile length. Unused slots get code 0.
-inline void fold_tile(const tile& exact, int first, int count, tile& out,
-                      const detail::fold_scratch& scratch) noexcept {
+KVAXIS_KERNEL void fold_tile(const tile& exact, int first, int count, tile& out,
+                             const detail::fold_scratch& scratch) noexcept {
   static constexpr std::array<decltype(&scalar::fold_tile), isa_count> tables = KVAXIS_ISA_TABLE(fold_tile);
   const auto index = static_cast<std::size_t>(active_isa());
   tables[index](exact, first, count, out, scratch, index);
 }
+
+KVAXIS_END_NAMESPACE
+#endif
+
+KVAXIS_BEGIN_NAMESPACE
 
 // The key of a slot as it was appended, natural order: decoded, and rotated back where the pair is stored rotated.
 inline void read_key(const tile& t, int head, int slot, float* out) noexcept {
