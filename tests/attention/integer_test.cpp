@@ -33,7 +33,7 @@ struct sums_case {
 // `extreme`: the largest codes and weights, which no sum on the way may exceed.
 void expect_exact_sums(const sums_case& c, bool extreme) {
   const kvaxis::integer_kernels& kernels = kvaxis::detail::active_integer();
-  const auto& table = c.bits == 4 ? kernels.nibbles : kernels.bytes;
+  const auto& table = kernels.sums[static_cast<std::size_t>(c.bits)];
   const int index = c.heads == 8 ? 4 : c.heads - 1;
   if (table[static_cast<std::size_t>(index)] == nullptr) return;  // this instruction set takes f32
   const auto at = [](int i) { return static_cast<std::size_t>(i); };
@@ -143,7 +143,10 @@ outcome measure(const std::string& policy, const kvaxis::cache_config& c, const 
 TEST_P(Integer, rounding_adds_less_than_a_quarter) {
   for (const char* policy : {"k:int4-channel64-auto,v:int4-token64", "k:int4-channel32-tile,v:int4-token16",
                              "k:int4-channel64-hot3,v:int4-token32", "k:int4s-channel128-tile,v:int4s-token64",
-                             "k:int8-channel64-tile,v:int8-token64", "k:int4f32-channel256-auto,v:int8s-token128"}) {
+                             "k:int8-channel64-tile,v:int8-token64", "k:int4f32-channel256-auto,v:int8s-token128",
+                             "k:int3-channel64-auto,v:int3-token64", "k:int5-channel64-tile,v:int5-token64",
+                             "k:int6-channel64-hot2,v:int6-token32", "k:int2-channel64-auto-lsq,v:int2-token32-lsq",
+                             "k:int4-channel64-hot2x6,v:int3-hadamard-token64"}) {
     for (const int dim : {8, 64, 80, 128, 576}) {
       for (const int group : {1, 3, 4, 9}) {
         kvaxis::cache_config c = test::rope_shape(2, dim);

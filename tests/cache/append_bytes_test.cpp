@@ -46,9 +46,12 @@ void expect_append(const char* name, const kvaxis::cache_config& c, const kvaxis
 }
 
 TEST_P(AppendBytes, every_element_type_policy_and_shape) {
-  for (const char* const name : {"k:int4-channel64-pre,v:int4-token64", "k:int4-channel32-auto,v:int8-channel32",
-                                 "k:int8s-channel64-hot4,v:int4s-token16", "k:int4-token64-tile,v:e4m3-token32",
-                                 "k:f16-post,v:bf16", "k:e5m2-channel64-tile,v:int4f32-token64", "k:f32-tile,v:f32"}) {
+  for (const char* const name :
+       {"k:int4-channel64-pre,v:int4-token64", "k:int4-channel32-auto,v:int8-channel32",
+        "k:int8s-channel64-hot4,v:int4s-token16", "k:int4-token64-tile,v:e4m3-token32", "k:f16-post,v:bf16",
+        "k:e5m2-channel64-tile,v:int4f32-token64", "k:f32-tile,v:f32",
+        "k:int3-channel64-auto-lsq,v:int2-hadamard-token16-lsq", "k:int4-channel64-hot2x6-lsq,v:int5s-token32-lsq",
+        "k:int6-token32-tile,v:int3-channel32"}) {
     for (const auto& [key_dim, value_dim] : {std::pair{128, 128}, {80, 96}, {23, 41}, {8, 8}, {46, 576}}) {
       for (const bool half_window : {false, true}) {
         SCOPED_TRACE(std::string(name) + " dims " + std::to_string(key_dim) + " " + std::to_string(value_dim));

@@ -30,7 +30,17 @@ std::vector<std::uint32_t> packed(int bits, int lanes, const std::vector<std::ui
 std::uint32_t code_in_bytes(int bits, int lanes, const std::vector<std::uint8_t>& bytes, int c, int lane) {
   const auto byte = [&](int at) { return std::uint32_t{bytes[static_cast<std::size_t>(at)]}; };
   const auto half = [&](int at) { return byte(at) | byte(at + 1) << 8; };
+  const auto one_bit = [&](int plane) {
+    return byte(plane + 16 * (lane / 32) + 4 * (lane % 4) + c) >> lane % 32 / 4 & 1U;
+  };
+  const auto two_bits = [&](int plane) {
+    return byte(plane + 32 * (lane / 32) + 4 * (lane % 8) + c) >> 2 * (lane % 32 / 8) & 3U;
+  };
   switch (bits) {
+    case 2: return two_bits(0);
+    case 3: return two_bits(0) | one_bit(lanes) << 2;
+    case 5: return code_in_bytes(4, lanes, bytes, c, lane) | one_bit(2 * lanes) << 4;
+    case 6: return code_in_bytes(4, lanes, bytes, c, lane) | two_bits(2 * lanes) << 4;
     case 4: {
       const bool high = lane >= lanes / 2;
       const std::uint32_t both = byte(4 * (high ? lane - lanes / 2 : lane) + c);
@@ -43,11 +53,11 @@ std::uint32_t code_in_bytes(int bits, int lanes, const std::vector<std::uint8_t>
 }
 
 TEST(Quads, sizes) {
-  for (const int bits : {4, 8, 16, 32}) {
+  for (const int bits : {2, 3, 4, 5, 6, 8, 16, 32}) {
     EXPECT_TRUE(kvaxis::packable(bits));
     EXPECT_EQ(kvaxis::quad_words(bits, 64) * 32, 4 * 64 * bits);
   }
-  for (const int bits : {0, 1, 2, 3, 5, 6, 7, 12, 24, 64}) EXPECT_FALSE(kvaxis::packable(bits)) << bits;
+  for (const int bits : {0, 1, 7, 12, 24, 64}) EXPECT_FALSE(kvaxis::packable(bits)) << bits;
   EXPECT_EQ(kvaxis::code_mask(4), 0xFU);
   EXPECT_EQ(kvaxis::code_mask(8), 0xFFU);
   EXPECT_EQ(kvaxis::code_mask(16), 0xFFFFU);
@@ -55,8 +65,9 @@ TEST(Quads, sizes) {
 }
 
 TEST(Quads, every_code_is_in_its_place_and_comes_back) {
-  for (const int bits : {4, 8, 16, 32}) {
+  for (const int bits : {2, 3, 4, 5, 6, 8, 16, 32}) {
     for (const int lanes : lane_counts) {
+      if (bits < 8 && bits != 4 && lanes % 32 != 0) continue;
       const std::vector<std::uint32_t> codes = random_codes(bits, lanes, static_cast<std::uint64_t>(bits * lanes));
       const std::vector<std::uint32_t> words = packed(bits, lanes, codes);
       std::vector<std::uint8_t> bytes(words.size() * 4);
@@ -74,7 +85,7 @@ TEST(Quads, every_code_is_in_its_place_and_comes_back) {
 
 // Every bit of the quad belongs to one code: setting one code alone sets its bits and no others.
 TEST(Quads, places_do_not_overlap) {
-  for (const int bits : {4, 8, 16, 32}) {
+  for (const int bits : {1, 2, 4, 8, 16, 32}) {
     constexpr int lanes = 32;
     std::vector<std::uint32_t> taken(static_cast<std::size_t>(kvaxis::quad_words(bits, lanes)), 0U);
     for (int c = 0; c < 4; ++c) {
@@ -87,6 +98,21 @@ TEST(Quads, places_do_not_overlap) {
       }
     }
     for (const std::uint32_t word : taken) EXPECT_EQ(word, 0xFFFFFFFFU);
+  }
+}
+
+// A quad of 8-bit codes, narrowed, is the quad of the narrow codes; and one code can be changed alone.
+TEST(Quads, narrowing_and_single_codes) {
+  for (const int bits : {2, 3, 4, 5, 6}) {
+    for (const int lanes : {32, 96, 256}) {
+      std::vector<std::uint32_t> codes = random_codes(bits, lanes, static_cast<std::uint64_t>(7 * bits * lanes));
+      std::vector<std::uint32_t> narrow(static_cast<std::size_t>(kvaxis::quad_words(bits, lanes)), 0xDEADBEEFU);
+      kvaxis::narrow_quad(bits, lanes, packed(8, lanes, codes).data(), narrow.data());
+      EXPECT_EQ(narrow, packed(bits, lanes, codes)) << bits << " " << lanes;
+      codes[static_cast<std::size_t>(2 * lanes + 17)] ^= kvaxis::code_mask(bits);
+      kvaxis::pack_code(bits, lanes, narrow.data(), 2, 17, codes[static_cast<std::size_t>(2 * lanes + 17)]);
+      EXPECT_EQ(narrow, packed(bits, lanes, codes)) << bits << " " << lanes;
+    }
   }
 }
 

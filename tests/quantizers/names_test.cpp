@@ -102,7 +102,7 @@ TEST(Names, what_does_not_follow_the_grammar_is_refused) {
                         "k:int4-channel64-hot,v:f16",
                         "k:int4-channel64-hot0,v:f16",
                         "k:int4-channel64-hot-4,v:f16",
-                        "k:int4-channel64-hot4x6,v:f16",
+                        "k:int4-channel64-hot4x,v:f16",
                         "k:int4-channel64-pre-auto,v:f16",
                         "k:int4-channel64-prefix,v:f16",
                         "k:int4-channel64@1,v:f16",
@@ -149,8 +149,8 @@ TEST(Names, what_does_not_follow_the_grammar_is_refused) {
   }
 }
 
-const char* const codecs[] = {"int4", "int8", "int4s", "int8s", "int4f32", "int8f32",
-                              "e4m3", "e5m2", "f32",   "f16",   "bf16"};
+const char* const codecs[] = {"int4", "int8", "int4s", "int8s", "int4f32", "int8f32", "e4m3",  "e5m2",  "f32",
+                              "f16",  "bf16", "int2",  "int3",  "int5",    "int6",    "int2s", "int6s", "mxfp4"};
 
 TEST(Names, every_codec_and_axis_is_found_and_writes_its_name_back) {
   for (const char* codec : codecs) {
@@ -177,8 +177,31 @@ TEST(Names, every_codec_and_axis_is_found_and_writes_its_name_back) {
   }
 }
 
+// A policy's name and the whole name of its codec.
+TEST(Names, of_codecs_made_of_others) {
+  struct pair {
+    const char* policy;
+    const char* codec;
+  };
+  for (const pair& p :
+       {pair{"int4-channel64-pre-lsq", "int4-lsq"}, pair{"int4-channel64-hot8x6", "int4x6"},
+        pair{"int3-channel32-hot4x5-lsq", "int3-lsqx5"}, pair{"int8-hadamard-token64-post", "int8-hadamard"},
+        pair{"int2s-hadamard-token32-tile-lsq", "int2s-lsq-hadamard"}}) {
+    const test::policies found = test::find("k:" + std::string(p.policy) + ",v:f16");
+    ASSERT_NE(found.keys.codec, nullptr) << p.policy;
+    EXPECT_STREQ(found.keys.codec->name, p.codec);
+    char written[64];
+    kvaxis::format_policy(p.codec, found.keys.policy, kvaxis::role::key, written, sizeof written);
+    EXPECT_STREQ(written, p.policy);
+  }
+  for (const char* name : {"k:int4-channel64-hot8x7,v:f16", "k:int4-channel64-lsq-pre,v:f16", "k:f16-lsq,v:f16",
+                           "k:f16,v:int4-token64-hot2x6", "k:e4m3-hadamard-token64-post,v:f16"}) {
+    EXPECT_EQ(test::find(name).keys.codec, nullptr) << name;
+  }
+}
+
 TEST(Names, unknown_codecs_are_not_found) {
-  for (const char* name : {"k:int3-channel64,v:f16", "k:f16,v:int16-token64", "k:INT4-channel64,v:f16",
+  for (const char* name : {"k:int7-channel64,v:f16", "k:f16,v:int16-token64", "k:INT4-channel64,v:f16",
                            "k:-channel64,v:f16", "k:fp8-tensor,v:f16", "k:int4sx-channel64,v:f16"}) {
     const test::policies found = test::find(name);
     EXPECT_EQ(found.keys.codec, nullptr) << name;

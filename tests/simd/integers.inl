@@ -32,9 +32,9 @@ inline void broadcast_bytes(const std::int8_t* p, std::uint32_t* out) { store_wo
 template <int Bits>
 void products(const std::uint32_t* codes, const std::uint32_t* weights, int quads, std::uint32_t* total) {
   vu sum = load_words(total);
-  for (int first = 0; first < quads; first += quads_to_settle) {
+  for (int first = 0; first < quads; first += quads_to_settle<4>) {
     vu part = sums_in_words ? sum : set_word(0);
-    for (int q = first; q < quads && q < first + quads_to_settle; ++q) {
+    for (int q = first; q < quads && q < first + quads_to_settle<4>; ++q) {
       part = KVAXIS_TARGET::add_products<Bits>(part, load_words(codes + 16 * q), load_words(weights + 16 * q));
     }
     sum = sums_in_words ? part : settle(sum, part);

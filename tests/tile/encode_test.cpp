@@ -58,10 +58,10 @@ void expect_block(const kvaxis::block_layout& b, kvaxis::given_scale given, int 
   const int longest = b.key ? b.lanes : b.rows;
   std::vector<std::uint32_t> scratch(static_cast<std::size_t>(longest * stride), 0xFFFFFFFFU);
   std::vector<std::byte> want(b.bytes);
-  kvaxis::detail::encode_block<Codec>(b, given, rows, scratch.data(), want.data());
+  kvaxis::detail::encode_block(test::scalar_table<Codec>, b, given, rows, scratch.data(), want.data());
   std::vector<std::byte> got(b.bytes + 64, std::byte{0xAB});
   const auto isa = static_cast<std::size_t>(kvaxis::active_isa());
-  test::scalar_table<Codec>.encode[isa](b, given, rows, scratch.data(), got.data());
+  test::scalar_table<Codec>.encode[isa](test::scalar_table<Codec>, b, given, rows, scratch.data(), got.data());
   want.resize(got.size(), std::byte{0xAB});
   const auto differs = std::mismatch(got.begin(), got.end(), want.begin()).first - got.begin();
   ASSERT_EQ(differs, static_cast<std::ptrdiff_t>(got.size())) << "with parameters from byte " << b.codes_bytes << " on";
@@ -95,7 +95,16 @@ void expect_blocks() {
 }
 
 TEST_P(Encode, a_block_has_the_bytes_of_the_generic_encoder) {
+  expect_blocks<kvaxis::int2>();
+  expect_blocks<kvaxis::int3>();
   expect_blocks<kvaxis::int4>();
+  expect_blocks<kvaxis::int5>();
+  expect_blocks<kvaxis::int6>();
+  expect_blocks<kvaxis::int2s>();
+  expect_blocks<kvaxis::int5s>();
+  expect_blocks<kvaxis::least_squares<kvaxis::int2>>();
+  expect_blocks<kvaxis::least_squares<kvaxis::int4>>();
+  expect_blocks<kvaxis::least_squares<kvaxis::int3s>>();
   expect_blocks<kvaxis::int8>();
   expect_blocks<kvaxis::int4s>();
   expect_blocks<kvaxis::int8s>();
@@ -118,9 +127,9 @@ TEST_P(Encode, every_code_of_a_number_without_scale) {
     std::vector<std::byte> want(b.bytes);
     std::vector<std::byte> got(b.bytes);
     const kvaxis::row_view rows = {x.data(), channels, 4, channels};
-    kvaxis::detail::encode_block<codec>(b, {}, rows, scratch.data(), want.data());
+    kvaxis::detail::encode_block(test::scalar_table<codec>, b, {}, rows, scratch.data(), want.data());
     const auto isa = static_cast<std::size_t>(kvaxis::active_isa());
-    test::scalar_table<codec>.encode[isa](b, {}, rows, scratch.data(), got.data());
+    test::scalar_table<codec>.encode[isa](test::scalar_table<codec>, b, {}, rows, scratch.data(), got.data());
     ASSERT_EQ(got, want) << codec::name;
   };
   constexpr int channels = 512;

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "tile_under_test.hpp"
+
 namespace {
 
 using kvaxis::bits_per_value;
@@ -113,7 +115,8 @@ void check_block(const shape& s) {
   }
   std::vector<std::uint32_t> scratch(static_cast<std::size_t>(rows * lanes));
   std::vector<std::byte> block(b.bytes, std::byte{0xAB});
-  kvaxis::detail::encode_block<codec>(b, {}, {x.data(), stride, s.valid_tokens, s.dim}, scratch.data(), block.data());
+  kvaxis::detail::encode_block(test::scalar_table<codec>, b, {}, {x.data(), stride, s.valid_tokens, s.dim},
+                               scratch.data(), block.data());
 
   const bool along_tokens = s.policy.axis == kvaxis::axis::channel;
   const int longest = along_tokens ? s.tokens : padded_dim;

@@ -27,11 +27,15 @@ double bound_of(const kvaxis::codec_table& codec, double x, double low, double h
   const double amax = std::max(std::fabs(low), std::fabs(high));
   const double metadata = codec.member_bytes == 2 ? 0x1p-11 * (amax + (high - low)) : 0x1p-22 * (amax + (high - low));
   switch (codec.unit) {
+    case unit_kind::u2:
+    case unit_kind::u3:
     case unit_kind::u4:
+    case unit_kind::u5:
+    case unit_kind::u6:
     case unit_kind::u8:
       if (step > 0) return step / 2 * 1.0001;
-      if (codec.members == 1) return amax / (codec.bits == 4 ? 7 : 127) / 2 * 1.02;
-      return (high - low) / (codec.bits == 4 ? 15 : 255) / 2 * 1.02 + metadata;
+      if (codec.members == 1) return amax / ((1 << (codec.bits - 1)) - 1) / 2 * 1.02;
+      return (high - low) / ((1 << codec.bits) - 1) / 2 * 1.02 + metadata;
     case unit_kind::e4m3: return std::max(0x1p-4 * std::fabs(x), 0x1p-10 * (step > 0 ? step : amax / 448)) * 1.01;
     case unit_kind::e5m2: return std::max(0x1p-3 * std::fabs(x), 0x1p-17 * (step > 0 ? step : amax / 57344)) * 1.01;
     case unit_kind::f16: return std::max(0x1p-11 * std::fabs(x), 0x1p-25);
@@ -107,7 +111,7 @@ class ReadBack {
   ReadBack(const kvaxis::codec_table& codec, const kvaxis::policy& policy, const shape& s, int count)
       : codec_(codec), policy_(policy), shape_(s), count_(count) {
     const bool given = policy.axis == axis::tensor && codec.members > 0;
-    step_ = given ? (codec.unit == unit_kind::u4 ? 1.0F : 0.0625F) : 0.0F;
+    step_ = given ? (codec.bits < 8 ? std::ldexp(1.0F, 4 - codec.bits) : 0.0625F) : 0.0F;
     offset_ = codec.members == 2 ? -(codec.unit_max - codec.unit_min) / 2 * step_ : codec.offset_factor * step_;
     kvaxis::format_request q;
     q.kv_heads = heads;

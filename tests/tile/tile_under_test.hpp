@@ -18,7 +18,9 @@ inline constexpr const kvaxis::codec_table* scalar_tables[] = {
     &scalar_table<kvaxis::int4>,  &scalar_table<kvaxis::int8>,    &scalar_table<kvaxis::int4s>,
     &scalar_table<kvaxis::int8s>, &scalar_table<kvaxis::int4f32>, &scalar_table<kvaxis::int8f32>,
     &scalar_table<kvaxis::e4m3>,  &scalar_table<kvaxis::e5m2>,    &scalar_table<kvaxis::f32>,
-    &scalar_table<kvaxis::f16>,   &scalar_table<kvaxis::bf16>,
+    &scalar_table<kvaxis::f16>,   &scalar_table<kvaxis::bf16>,    &scalar_table<kvaxis::int2>,
+    &scalar_table<kvaxis::int3>,  &scalar_table<kvaxis::int5>,    &scalar_table<kvaxis::int6>,
+    &scalar_table<kvaxis::int2s>, &scalar_table<kvaxis::int6s>,
 };
 
 inline kvaxis::rope make_rope(int head_dim, int rotary_dim = 0, int first_channel = 0,

@@ -149,7 +149,7 @@ inline void write_result(const problem& p, const query_block& b, const softmax_s
     const int query_head = (b.head + i / (b.queries * p.group)) * p.group + i % p.group;
     const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(query) * p.query_heads + query_head;
     float* const to = out + row * f.value_dim;
-    const float* const sums = s.sums + i * sum_stride(f) + first_sum(f);
+    const float* const sums = join_sums(f, s.sums + i * sum_stride(f));
     const bool seen = s.totals[i] > 0.0F;
     float top = s.maxima[i];
     float total = s.totals[i];

@@ -1,4 +1,4 @@
-// Integer arithmetic: sums over the rows of a block of 4- or 8-bit codes, times weights that were rounded to bytes. The
+// Integer arithmetic: sums over the rows of a block of codes of 2 to 6 or 8 bits, times weights that were rounded to bytes. The
 // keys' weights are a query times the channels' scales, the values' the softmax weights times the tokens' scales.
 //
 //   f_r = x_r scale_r                       folded, f32
@@ -43,8 +43,8 @@ struct integer_request {
 
 struct integer_kernels {
   using sum_fn = void (*)(const block_view&, const integer_request&, int first_head) noexcept;
-  std::array<sum_fn, 5> nibbles;  // for 1, 2, 3, 4 and 8 heads
-  std::array<sum_fn, 5> bytes;    // null where f32 is faster
+  // By the codes' bits, for 1, 2, 3, 4 and 8 heads; null for widths that do not exist, and for 8 bits where f32 is faster.
+  std::array<std::array<sum_fn, 5>, 9> sums;
 };
 
 namespace detail {

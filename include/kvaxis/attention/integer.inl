@@ -9,33 +9,39 @@ namespace KVAXIS_TARGET {
 
 // Calls with vectors are qualified: others would also find the functions of the vocabulary that this one extends.
 
-// A quad of V vectors of words, as codes: 4 bits give two vectors of lanes for each.
+// Vectors of lanes whose codes lie in one vector of words and are taken together.
+template <int Bits>
+constexpr int parts_of_word = Bits == 4 ? 2 : 1;
+
+// The codes of V vectors of words from `word` of a quad on, or of as many lanes.
 template <int Bits, int V>
-KVAXIS_INLINE void load_codes(const std::uint32_t* quad, vu (*codes)[V]) {
+KVAXIS_INLINE void load_codes(const std::uint32_t* quad, int block_lanes, int word, vu (*codes)[V]) {
   KVAXIS_UNROLL
   for (int v = 0; v < V; ++v) {
-    const vu words = load_words(quad + v * lanes);
     if constexpr (Bits == 4) {
+      const vu words = load_words(quad + word + v * lanes);
       codes[0][v] = low_nibbles(words);
       codes[1][v] = low_nibbles(shift_right<4>(words));
     } else {
-      codes[0][v] = words;
+      codes[0][v] = load_byte_codes<Bits>(quad, block_lanes, word + v * lanes);
     }
   }
 }
 
 // Adds the products of the quads index .. end - 1.
 template <int Bits, int H, int V>
-KVAXIS_INLINE void add_quads(int index, int end, std::ptrdiff_t quad_step, const std::uint32_t*& quad,
-                             const std::int8_t** bytes, spread_prefetch& next, vu (*sums)[8 / Bits][V]) {
+KVAXIS_INLINE void add_quads(int index, int end, int block_lanes, int word, const std::uint32_t*& quad,
+                             const std::int8_t** bytes, spread_prefetch& next, vu (*sums)[parts_of_word<Bits>][V]) {
+  constexpr int parts = parts_of_word<Bits>;
+  const std::ptrdiff_t quad_step = quad_words(Bits, block_lanes);
   for (; index < end; ++index) {
-    vu codes[8 / Bits][V];
-    KVAXIS_TARGET::load_codes<Bits, V>(quad, codes);
+    vu codes[parts][V];
+    KVAXIS_TARGET::load_codes<Bits, V>(quad, block_lanes, word, codes);
     next.next_step();
     KVAXIS_UNROLL
     for (int h = 0; h < H; ++h) {
       KVAXIS_UNROLL
-      for (int p = 0; p < 8 / Bits; ++p) {
+      for (int p = 0; p < parts; ++p) {
         const vu w = load_bytes(bytes[p] + h * byte_stride);
         KVAXIS_UNROLL
         for (int v = 0; v < V; ++v) sums[h][p][v] = KVAXIS_TARGET::add_products<Bits>(sums[h][p][v], codes[p][v], w);
@@ -43,15 +49,14 @@ KVAXIS_INLINE void add_quads(int index, int end, std::ptrdiff_t quad_step, const
     }
     quad += quad_step;
     KVAXIS_UNROLL
-    for (int p = 0; p < 8 / Bits; ++p) bytes[p] += 4;
+    for (int p = 0; p < parts; ++p) bytes[p] += 4;
   }
 }
 
 // V vectors of words from `word` of every quad on.
 template <int Bits, int H, int V>
 KVAXIS_INLINE void integer_lanes(const block_view& b, const integer_request& r, int first_head, int word) {
-  constexpr int parts = 8 / Bits;
-  const std::ptrdiff_t quad_step = quad_words(Bits, b.lanes);
+  constexpr int parts = parts_of_word<Bits>;
   int lane[parts];
   const std::int8_t* bytes[parts];
   const byte_weights* weights[parts];
@@ -72,14 +77,14 @@ KVAXIS_INLINE void integer_lanes(const block_view& b, const integer_request& r, 
     }
   }
   const int end = r.end_row / 4;
-  const std::uint32_t* quad = b.words + r.first_row / 4 * quad_step + word;
+  const std::uint32_t* quad = b.words + r.first_row / 4 * quad_words(Bits, b.lanes);
   const int quads = b.rows / 4;
-  const int steps = static_cast<int>(quad_step) / (V * lanes);
+  const int steps = b.lanes / (parts * V * lanes);
   spread_prefetch next(r.next, first_head == 0 ? r.next_bytes : 0, quads * steps, word / (V * lanes) * quads);
   if constexpr (sums_in_words) {
-    KVAXIS_TARGET::add_quads<Bits, H, V>(r.first_row / 4, end, quad_step, quad, bytes, next, totals);
+    KVAXIS_TARGET::add_quads<Bits, H, V>(r.first_row / 4, end, b.lanes, word, quad, bytes, next, totals);
   } else {
-    for (int index = r.first_row / 4; index < end; index += quads_to_settle) {
+    for (int index = r.first_row / 4; index < end; index += quads_to_settle<Bits>) {
       vu sums[H][parts][V];
       KVAXIS_UNROLL
       for (int h = 0; h < H; ++h) {
@@ -89,8 +94,8 @@ KVAXIS_INLINE void integer_lanes(const block_view& b, const integer_request& r, 
           for (int v = 0; v < V; ++v) sums[h][p][v] = set_word(0);
         }
       }
-      const int stop = index + quads_to_settle < end ? index + quads_to_settle : end;
-      KVAXIS_TARGET::add_quads<Bits, H, V>(index, stop, quad_step, quad, bytes, next, sums);
+      const int stop = index + quads_to_settle<Bits> < end ? index + quads_to_settle<Bits> : end;
+      KVAXIS_TARGET::add_quads<Bits, H, V>(index, stop, b.lanes, word, quad, bytes, next, sums);
       KVAXIS_UNROLL
       for (int h = 0; h < H; ++h) {
         KVAXIS_UNROLL
@@ -119,13 +124,13 @@ KVAXIS_INLINE void integer_lanes(const block_view& b, const integer_request& r, 
 
 // Vectors of words side by side: as many sums as the registers hold.
 template <int Bits, int H>
-constexpr int integer_vectors = (lanes == 16 ? 16 : 8) * Bits / (8 * H);
+constexpr int integer_vectors = (lanes == 16 ? 16 : 8) / (parts_of_word<Bits> * H);
 
 template <int Bits, int H, int V>
 KVAXIS_INLINE bool integer_block(const block_view& b, const integer_request& r, int first_head) {
   if constexpr (V > 1 && (lanes == 1 || V > integer_vectors<Bits, H>)) return false;
   constexpr int step = V * lanes;
-  const int words = quad_words(Bits, b.lanes);
+  const int words = b.lanes / parts_of_word<Bits>;
   // Every stretch of lanes must lie in one segment; those are multiples of 16, and so are halves of a block.
   if (V > 1 && (b.group_length % step != 0 || words % step != 0)) return false;
   for (int w = 0; w < words; w += step) integer_lanes<Bits, H, V>(b, r, first_head, w);
@@ -156,7 +161,15 @@ constexpr std::array<integer_kernels::sum_fn, 5> wide_integer_table() {
   return {};
 }
 
-inline constexpr integer_kernels integer = {integer_table<4>(), wide_integer_table()};
+inline constexpr integer_kernels integer = {{{{},
+                                              {},
+                                              integer_table<2>(),
+                                              integer_table<3>(),
+                                              integer_table<4>(),
+                                              integer_table<5>(),
+                                              integer_table<6>(),
+                                              {},
+                                              wide_integer_table()}}};
 
 }  // namespace KVAXIS_TARGET
 KVAXIS_END_NAMESPACE

@@ -33,6 +33,8 @@ struct block_view {
   int lanes = 0;
   int group_length = 0;
   bool across = false;
+  const std::uint32_t* further = nullptr;  // further bits of hot pairs
+  int hot_extra = 0;
 };
 
 // Some of a block's quads, in order.
@@ -80,12 +82,15 @@ struct unit_kernels {
   // piece stalls until all stores before it are done.
   using score_fn = void (*)(const block_view&, const score_request&, int first_head) noexcept;
   using sum_fn = void (*)(const block_view&, const sum_request&, int first_head) noexcept;
-  // For 1, 2, 3, 4 and 8 heads, which share one decoding; for blocks with groups along the lanes.
+  // For 1, 2, 3, 4 and 8 heads, which share one decoding; for blocks with groups along the lanes. Null for units that are
+  // decoded to f32 rows first.
   std::array<score_fn, 5> scores;
   std::array<score_fn, 5> hot_scores;  // of hot pairs alone, without prefetch; for codes of 4 and 8 bits and for f32
   std::array<sum_fn, 5> sums;
   // The run's keys as f32 rows [row][run_tokens], rotated where asked.
   void (*expand_keys)(const block_view&, const score_request&, float* out) noexcept;
+  // The hot pairs alone, with their further bits and rotated: two rows for each, in the order of the mask.
+  void (*expand_hot)(const block_view&, const score_request&, float* out) noexcept;
   // Rows first_row .. end_row - 1 of a run of keys the other way round, f32 [token][stride], multiples of 4.
   void (*transpose_keys)(const block_view&, int first_lane, int first_row, int end_row, int stride,
                          float* out) noexcept;

@@ -16,6 +16,7 @@ struct quad_reader {
   static constexpr int bits = unit_traits<U>::bits;
   static constexpr int parts = bits <= 8 ? 1 : bits / 8;  // vectors of words for one vector of lanes
   static constexpr bool scaled = unit_traits<U>::scaled;
+  static constexpr bool planes = bits < 8 && bits != 4;
   const std::uint32_t* quad;  // the first word of the quad
   const float* scale;         // of the quad's row 0, or of its group and the first lane
   const float* offset;
@@ -38,15 +39,19 @@ struct quad_reader {
     for (int v = 0; v < V; ++v) {
       const int l = lane + v * lanes;
       high[v] = bits == 4 && l >= b.lanes / 2;
-      at[v] = high[v] ? l - b.lanes / 2 : l;
+      at[v] = high[v] ? l - b.lanes / 2 : l;  // of planes: the lane
     }
   }
 
   KVAXIS_INLINE void load() {
     KVAXIS_UNROLL
     for (int v = 0; v < V; ++v) {
-      KVAXIS_UNROLL
-      for (int p = 0; p < parts; ++p) words[v][p] = load_words(quad + p * block_lanes + at[v]);
+      if constexpr (planes) {
+        words[v][0] = load_byte_codes<bits>(quad, static_cast<int>(block_lanes), static_cast<int>(at[v]));
+      } else {
+        KVAXIS_UNROLL
+        for (int p = 0; p < parts; ++p) words[v][p] = load_words(quad + p * block_lanes + at[v]);
+      }
       if constexpr (bits == 4) {
         if (high[v]) words[v][0] = shift_right<4>(words[v][0]);
       }
@@ -302,6 +307,72 @@ void expand_keys(const block_view& b, const score_request& r, float* out) noexce
       expand_key_lanes<U, true>(b, r, r.first_lane + lane, out + lane);
     } else {
       expand_key_lanes<U, false>(b, r, r.first_lane + lane, out + lane);
+    }
+  }
+}
+
+// Further bits of the hot pair number `nth`, as numbers.
+KVAXIS_INLINE void load_further_bits(const block_view& b, int nth, int lane, vf& x, vf& y) {
+  const std::uint32_t* const quad = b.further + nth / 2 * quad_words(b.hot_extra, b.lanes);
+  const vu codes = b.hot_extra == 1   ? load_byte_codes<1>(quad, b.lanes, lane)
+                   : b.hot_extra == 2 ? load_byte_codes<2>(quad, b.lanes, lane)
+                                      : load_byte_codes<4>(quad, b.lanes, lane);
+  if (nth % 2 == 0) {
+    byte_traits<8>::rows<0>(&codes, x, y);
+  } else {
+    byte_traits<8>::rows<1>(&codes, x, y);
+  }
+}
+
+template <unit_kind U, int Half>
+KVAXIS_INLINE void expand_pair(const quad_reader<U, 2, false>& keys, const block_view& b, const score_request& r,
+                               int nth, int index, int lane, float* out) {
+  vf x[2];
+  vf y[2];
+  keys.template units<Half>(x, y);
+  const float* const scale = keys.scale + 2 * Half;
+  const float* const offset = keys.offset + 2 * Half;
+  KVAXIS_UNROLL
+  for (int v = 0; v < 2; ++v) {
+    if (b.hot_extra > 0) {
+      vf further_x;
+      vf further_y;
+      KVAXIS_TARGET::load_further_bits(b, nth, lane + v * lanes, further_x, further_y);
+      const vf weight = set1(static_cast<float>(1 << unit_traits<U>::bits));
+      x[v] = fma(weight, further_x, x[v]);
+      y[v] = fma(weight, further_y, y[v]);
+    }
+    x[v] = fma(set1(scale[0]), x[v], set1(offset[0]));
+    y[v] = fma(set1(scale[1]), y[v], set1(offset[1]));
+  }
+  const int angle = (2 * index + Half) * run_tokens + lane - r.first_lane;
+  rotate_pair<2>(r.cos + angle, r.sin + angle, x, y);
+  KVAXIS_UNROLL
+  for (int v = 0; v < 2; ++v) {
+    store(out + v * lanes, x[v]);
+    store(out + run_tokens + v * lanes, y[v]);
+  }
+}
+
+template <unit_kind U>
+void expand_hot(const block_view& b, const score_request& r, float* out) noexcept {
+  for (int lane = 0; lane < run_tokens; lane += 2 * lanes) {
+    quad_reader<U, 2, false> keys(b, 0, r.first_lane + lane);
+    float* to = out + lane;
+    int at = 0;
+    int nth = 0;
+    for (int first = 0; first < b.rows / 2; first += 32) {
+      for (std::uint32_t left = r.hot[first / 32]; left != 0; left &= left - 1, ++nth, to += 2 * run_tokens) {
+        const int pair = first + __builtin_ctz(left);
+        keys.move(pair / 2 - at);
+        at = pair / 2;
+        keys.load();
+        if (pair % 2 == 0) {
+          KVAXIS_TARGET::expand_pair<U, 0>(keys, b, r, nth, at, r.first_lane + lane, to);
+        } else {
+          KVAXIS_TARGET::expand_pair<U, 1>(keys, b, r, nth, at, r.first_lane + lane, to);
+        }
+      }
     }
   }
 }

@@ -99,6 +99,8 @@ struct scratch {
   float* value_weights = nullptr;    // [segment][row][score_stride], times the scale; see sum_request
   float* value_constants = nullptr;  // [row][segment]
   float* expanded = nullptr;         // decoded rows
+  float* hot_rows = nullptr;         // [2 hot pairs][run_tokens], of codes in planes
+  float* hot_queries = nullptr;      // [row][query_stride], the channels of hot pairs
   // Of integer sums: parameters of the rows that they cover, and what add_integer_sums makes, [segment][row].
   float* scales = nullptr;
   float* centres = nullptr;
@@ -121,7 +123,22 @@ struct softmax_state {
 
 // Sums of latent values are those of the key's stored channels from a multiple of 16 on; here is the first value's.
 [[nodiscard]] inline int first_sum(const tile_format& f) noexcept { return f.first_value % 16; }
-[[nodiscard]] inline int sum_stride(const tile_format& f) noexcept { return round_up(first_sum(f) + f.value_dim, 32); }
+// Values that were transformed before they were quantized have sums of their own, behind those of the others.
+[[nodiscard]] inline int transformed_sums(const tile_format& f) noexcept {
+  return round_up(first_sum(f) + f.value_dim, 32);
+}
+[[nodiscard]] inline int sum_stride(const tile_format& f) noexcept {
+  return transformed_sums(f) * (f.value_codec->transformed ? 2 : 1);
+}
+// The sums of a row, those of transformed values among them: `sums` [sum_stride] is left with them in place.
+[[nodiscard]] inline const float* join_sums(const tile_format& f, float* sums) noexcept {
+  if (f.value_codec->transformed) {
+    float* const transformed = sums + transformed_sums(f);
+    hadamard(transformed, f.value_dim);
+    for (int c = 0; c < f.value_dim; ++c) sums[c] += transformed[c];
+  }
+  return sums + first_sum(f);
+}
 [[nodiscard]] inline std::size_t state_floats(const tile_format& f, int rows) noexcept {
   return static_cast<std::size_t>(rows) * static_cast<std::size_t>(sum_stride(f) + 2);
 }
@@ -135,6 +152,7 @@ struct block_sizes {
   std::size_t value_groups = 0;
   std::size_t segments = 0;
   std::size_t row_numbers = 0;  // of a run, decoded
+  std::size_t hot_numbers = 0;  // the same of hot pairs
 
   explicit block_sizes(const sequence_view& s) noexcept {
     const auto raise = [](std::size_t& size, int to) { size = std::max(size, static_cast<std::size_t>(to)); };
@@ -144,6 +162,7 @@ struct block_sizes {
       raise(value_groups, round_up(f->value.groups(), 16));
       raise(segments, f->value.across || f->is_latent() ? 0 : f->value.groups_per_line());
       raise(row_numbers, run_tokens * std::max(f->key.rows, sum_stride(*f)));
+      if (f->pairs > 0 && f->key.bits < 8) raise(hot_numbers, run_tokens * f->key.rows);
     }
   }
 };
@@ -174,6 +193,8 @@ inline scratch place_scratch(const sequence_view& sequence, int kv_heads, int ro
   s.value_weights = a.take<float>(segments * heads * std::size_t{score_stride});
   s.value_constants = a.take<float>(segments * heads);
   s.expanded = a.take<float>(sizes.row_numbers);
+  s.hot_rows = a.take<float>(sizes.hot_numbers);
+  s.hot_queries = a.take<float>(sizes.hot_numbers > 0 ? queries + 2 : 0);
   s.scales = a.take<float>(parameters);
   s.centres = a.take<float>(parameters);
   s.folded = a.take<float>(byte_rows * std::size_t{byte_stride});

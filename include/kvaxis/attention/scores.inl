@@ -21,6 +21,8 @@ inline void widen(const std::byte* from, int count, float* out) noexcept {
 inline block_view view_block(const block_layout& b, const codec_table& codec, given_scale given, const std::byte* block,
                              float* scale, float* offset) noexcept {
   block_view v{reinterpret_cast<const std::uint32_t*>(block), scale, offset, b.rows, b.lanes, b.group_length, b.across};
+  v.further = reinterpret_cast<const std::uint32_t*>(block + b.plane_bytes);
+  v.hot_extra = b.hot_extra;
   const int groups = b.groups();
   for (int i = groups; i < detail::round_up(groups, 16); ++i) scale[i] = offset[i] = 0.0F;
   if (b.members == 0) {
@@ -56,6 +58,53 @@ inline block_view view_rows(const float* rows, int count, int row_lanes) noexcep
 
 // --- Scores --------------------------------------------------------------------------------------------------------
 
+// Hot pairs by rows of f32: those of the run decoded and rotated, the queries with their channels alone.
+inline void score_hot_rows(const unit_kernels& linear, const block_view& b, const score_request& run, int hot_pairs,
+                           int rows, const scratch& s) noexcept {
+  const int channels = detail::round_up(2 * hot_pairs, 4);
+  linear.expand_hot(b, run, s.hot_rows);
+  for (int i = 2 * hot_pairs * run_tokens; i < channels * run_tokens; i += lanes) store(s.hot_rows + i, zero());
+  for (int row = 0; row < rows; ++row) {
+    const float* const from = run.run_queries + row * query_stride;
+    float* to = s.hot_queries + row * query_stride;
+    for (int first = 0; first < b.rows / 2; first += 32) {
+      for (std::uint32_t left = run.hot[first / 32]; left != 0; left &= left - 1, to += 2) {
+        std::memcpy(to, from + 2 * (first + __builtin_ctz(left)), 2 * sizeof(float));
+      }
+    }
+    to[0] = to[1] = 0.0F;
+  }
+  static constexpr std::uint32_t nothing[max_pairs / 32 + 1] = {};
+  score_request r = run;
+  r.first_lane = 0;
+  r.hot = r.rotate = nothing;
+  r.run_queries = r.tile_queries = s.hot_queries;
+  run_batches(kernels<unit_kind::f32>.scores, view_rows(s.hot_rows, channels, run_tokens), r, rows);
+}
+
+// All rows of the run as f32, rotated where the request says so if the codec is linear.
+inline void expand_run(const tile& t, int head, const unit_kernels* linear, const block_view& b,
+                       const score_request& run, const scratch& s) noexcept {
+  const tile_format& f = *t.format;
+  if (linear == nullptr) {
+    for (int row = 0; row < f.key.rows; ++row) {
+      float* to = s.expanded + row * run_tokens;
+      f.key_codec->decode_row(f.key, f.key_given[head], t.key_block(head), row, run.first_lane, run_tokens, to);
+    }
+    return;
+  }
+  linear->expand_keys(b, run, s.expanded);
+  if (b.hot_extra == 0) return;
+  linear->expand_hot(b, run, s.hot_rows);
+  const float* from = s.hot_rows;
+  for (int first = 0; first < b.rows / 2; first += 32) {
+    for (std::uint32_t left = run.hot[first / 32]; left != 0; left &= left - 1, from += 2 * run_tokens) {
+      float* const to = s.expanded + 2 * (first + __builtin_ctz(left)) * run_tokens;
+      std::memcpy(to, from, 2 * run_tokens * sizeof(float));
+    }
+  }
+}
+
 // Scores of the run that starts at r.first_lane of a folded key block; with r.hot_quads those of the hot pairs alone.
 // Many rows take keys that were decoded once.
 inline void score_run(const tile& t, int head, const block_view& b, const score_request& run, int rows,
@@ -65,20 +114,15 @@ inline void score_run(const tile& t, int head, const block_view& b, const score_
   const bool hot = run.hot_quads != nullptr;
   const auto* linear =
       f.key_codec->kernels == nullptr ? nullptr : (*f.key_codec->kernels)[static_cast<std::size_t>(this_isa)];
-  if (linear != nullptr && !b.across && rows <= 8) {
-    return run_batches(hot ? linear->hot_scores : linear->scores, b, run, rows);
+  const bool fused = linear != nullptr && !b.across && b.hot_extra == 0 && linear->scores[0] != nullptr;
+  if (fused && rows <= 8) return run_batches(hot ? linear->hot_scores : linear->scores, b, run, rows);
+  if (hot && !fused) {
+    return score_hot_rows(*linear, b, run, run.hot_quads[0].count + run.hot_quads[1].count, rows, s);
   }
   score_request r = run;
   r.first_lane = 0;
-  if (linear != nullptr) {
-    linear->expand_keys(b, run, s.expanded);
-    r.rotate = nothing;
-  } else {
-    for (int row = 0; row < f.key.rows; ++row) {
-      float* to = s.expanded + row * run_tokens;
-      f.key_codec->decode_row(f.key, f.key_given[head], t.key_block(head), row, run.first_lane, run_tokens, to);
-    }
-  }
+  expand_run(t, head, linear, b, run, s);
+  if (linear != nullptr) r.rotate = nothing;
   const unit_kernels& rows_of_f32 = kernels<unit_kind::f32>;
   run_batches(hot ? rows_of_f32.hot_scores : rows_of_f32.scores, view_rows(s.expanded, f.key.rows, run_tokens), r,
               rows);
@@ -206,6 +250,9 @@ inline void score_folded(const problem& p, const tile_format& f, const tile& t, 
                          int rows, next_block next, const scratch& s) noexcept {
   const block_view keys =
       view_block(f.key, *f.key_codec, f.key_given[head], t.key_block(head), s.key_scale, s.key_offset);
+  for (int row = 0; row < rows && f.key_codec->transformed; ++row) {
+    hadamard(s.tile_queries + row * query_stride, f.head_dim);
+  }
   quad_list hot[2];
   list_hot_quads(t.hot_mask(head), f.key.rows / 4, hot);
   const int hot_pairs = hot[0].count + hot[1].count;

@@ -94,6 +94,17 @@ void expand_values(const block_view& b, int first_row, int end_row, float* out) 
   }
 }
 
+// Codes in planes take many steps to decode: once, to f32 rows, is faster than for every few heads.
+template <unit_kind U>
+constexpr bool has_fused_kernels = unit_traits<U>::bits == 4 || unit_traits<U>::bits >= 8;
+
+template <unit_kind U>
+constexpr std::array<unit_kernels::score_fn, 5> score_table() {
+  if constexpr (!has_fused_kernels<U>)
+    return {};
+  else
+    return {&scores<U, 1>, &scores<U, 2>, &scores<U, 3>, &scores<U, 4>, &scores<U, 8>};
+}
 template <unit_kind U>
 constexpr std::array<unit_kernels::score_fn, 5> hot_score_table() {
   if constexpr (U == unit_kind::u4 || U == unit_kind::u8 || U == unit_kind::f32) {
@@ -101,14 +112,23 @@ constexpr std::array<unit_kernels::score_fn, 5> hot_score_table() {
   }
   return {};
 }
+template <unit_kind U>
+constexpr std::array<unit_kernels::sum_fn, 5> sum_table() {
+  if constexpr (!has_fused_kernels<U>)
+    return {};
+  else
+    return {&sums<U, 1>, &sums<U, 2>, &sums<U, 3>, &sums<U, 4>, &sums<U, 8>};
+}
 
 template <unit_kind U>
-inline constexpr unit_kernels kernels = {{&scores<U, 1>, &scores<U, 2>, &scores<U, 3>, &scores<U, 4>, &scores<U, 8>},
-                                         hot_score_table<U>(),
-                                         {&sums<U, 1>, &sums<U, 2>, &sums<U, 3>, &sums<U, 4>, &sums<U, 8>},
-                                         &expand_keys<U>,
-                                         &transpose_keys<U>,
-                                         &expand_values<U>};
+constexpr unit_kernels make_kernels() {
+  unit_kernels k{score_table<U>(), hot_score_table<U>(), sum_table<U>(),   &expand_keys<U>,
+                 nullptr,          &transpose_keys<U>,   &expand_values<U>};
+  if constexpr (unit_traits<U>::bits < 8) k.expand_hot = &expand_hot<U>;
+  return k;
+}
+template <unit_kind U>
+inline constexpr unit_kernels kernels = make_kernels<U>();
 
 }  // namespace KVAXIS_TARGET
 KVAXIS_END_NAMESPACE

@@ -85,6 +85,7 @@ inline void sum_entry(const problem& p, int head, const entry& e, detail::slot_r
     const block_view values = view_rows(t.value_row<float>(head, 0), t.capacity, f.value_stride);
     return run_batches(kernels<unit_kind::f32>.sums, values, r, rows);
   }
+  if (f.value_codec->transformed) sums = r.sums = sums + detail::transformed_sums(f);
   if (f.value_codec->kernels == nullptr) return sum_decoded(t, head, nullptr, r, rows, s);
   const block_view values =
       view_block(f.value, *f.value_codec, f.value_given[head], t.value_block(head), s.value_scale, s.value_offset);
@@ -103,8 +104,10 @@ inline void sum_entry(const problem& p, int head, const entry& e, detail::slot_r
     whole.next_bytes = next.bytes;
     return add_integer_sums(p, values, bits, {weights, score_stride, values.rows}, whole, rows, s);
   }
+  const auto& table = (*f.value_codec->kernels)[static_cast<std::size_t>(this_isa)]->sums;
+  if (table[0] == nullptr) return sum_decoded(t, head, &values, r, rows, s);
   if (values.scale != nullptr) fold_weights(values, rows, s, r);
-  run_batches((*f.value_codec->kernels)[static_cast<std::size_t>(this_isa)]->sums, values, r, rows);
+  run_batches(table, values, r, rows);
 }
 
 // --- The walk ------------------------------------------------------------------------------------------------------

@@ -10,13 +10,16 @@ namespace KVAXIS_TARGET {
 
 // A rounded sum may err by a quarter of what the codes themselves err. Both are uniform: the codes' error is f / sqrt(12)
 // of each row, the weights' step / sqrt(12) times c - h, whose mean square is about 10 where sixteen codes span 64
-// bell-shaped numbers. So n rows of 4-bit codes need sum f^2 >= 16 * 10 * n * step^2.
-constexpr float enough_per_row = 160.0F;
+// bell-shaped numbers, and grows with the square of the codes. So n rows of 4-bit codes need sum f^2 >= 16 * 10 * n * step^2.
+constexpr float enough_per_row(int bits) noexcept {
+  const float wider = static_cast<float>((1 << bits) - 1) / 15.0F;
+  return 160.0F * wider * wider;
+}
 
 // Whether a block of these codes is summed as integers.
 inline bool has_integer_sums(const problem& p, const block_view& b, unit_kind unit) noexcept {
-  if (p.integer == nullptr || b.across) return false;
-  return unit == unit_kind::u4 || (unit == unit_kind::u8 && p.integer->bytes[0] != nullptr);
+  if (p.integer == nullptr || b.across || unit > unit_kind::u8) return false;
+  return unit != unit_kind::u8 || p.integer->sums[8][0] != nullptr;
 }
 
 // What is multiplied by the codes: numbers x [row][stride], and the parameters of the codes' rows (see centre_codes),
@@ -32,7 +35,7 @@ struct integer_input {
 // for a query that sees a part of them, alone or with others.
 template <int R>
 inline void fold_rows(const float* x, std::ptrdiff_t stride, const float* scales, const float* centres, int n,
-                      int block_rows, const scratch& s, int at) noexcept {
+                      float enough, const scratch& s, int at) noexcept {
   float* const folded = s.folded + at * byte_stride;
   vf top[4];
   vf squares[4];
@@ -58,7 +61,6 @@ inline void fold_rows(const float* x, std::ptrdiff_t stride, const float* scales
   max_four(top, tops);
   sum_four(squares, sums);
   sum_four(constant, constants);
-  const float enough = enough_per_row * static_cast<float>(block_rows);
   for (int r = 0; r < R; ++r) {
     const float most = tops[r] > 1e-30F ? tops[r] : 1e-30F;  // an inverse that stays finite
     const float step = most * (1.0F / 127.0F);
@@ -105,7 +107,8 @@ inline void round_rows(int n, int half_code, const scratch& s, int at, std::int8
 // Adds the integer sums of `rows` rows of numbers for every segment of a block, whose parameters are in `s`.
 inline void add_integer_sums(const problem& p, const block_view& b, int bits, const integer_input& in,
                              integer_request r, int rows, const scratch& s) noexcept {
-  const auto& table = bits == 4 ? p.integer->nibbles : p.integer->bytes;
+  const auto& table = p.integer->sums[static_cast<std::size_t>(bits)];
+  const float enough = enough_per_row(bits) * static_cast<float>(b.rows);
   const int half_code = 1 << (bits - 1);
   const int first = r.first_row & ~15;
   const int count = ((r.end_row + 15) & ~15) - first;
@@ -119,11 +122,11 @@ inline void add_integer_sums(const problem& p, const block_view& b, int bits, co
       const float* x = in.x + row * in.stride + first;
       const int at = g * rows + row;
       if (rows - row >= 4) {
-        fold_rows<4>(x, in.stride, scales, centres, count, b.rows, s, at);
+        fold_rows<4>(x, in.stride, scales, centres, count, enough, s, at);
       } else if (rows - row >= 2) {
-        fold_rows<2>(x, in.stride, scales, centres, count, b.rows, s, at);
+        fold_rows<2>(x, in.stride, scales, centres, count, enough, s, at);
       } else {
-        fold_rows<1>(x, in.stride, scales, centres, count, b.rows, s, at);
+        fold_rows<1>(x, in.stride, scales, centres, count, enough, s, at);
       }
       row += rows - row >= 4 ? 4 : rows - row >= 2 ? 2 : 1;
     }

@@ -160,7 +160,7 @@ inline status any_kv_cache::weighted_sum(const float* weights, int n_query, cons
     const float* from = weights + static_cast<std::int64_t>(i) * p.group * size_;
     detail::active_walk().sum_all(p, i % formats_[0]->kv_heads, m.buffers, from, size_, m.state.sums);
     for (int h = 0; h < p.group; ++h) {
-      const float* sums = m.state.sums + h * detail::sum_stride(*formats_[0]) + detail::first_sum(*formats_[0]);
+      const float* sums = detail::join_sums(*formats_[0], m.state.sums + h * detail::sum_stride(*formats_[0]));
       float* to = out + (static_cast<std::int64_t>(i) * p.group + h) * formats_[0]->value_dim;
       for (int c = 0; c < formats_[0]->value_dim; ++c) to[c] = sums[c];
     }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 
 #include "../attention/kernels.hpp"
@@ -74,7 +75,24 @@ inline status check_policy(const bound_policy& b, const cache_config& c, bool is
   if (p.axis == axis::tensor && b.codec->unit == unit_kind::none) {
     return {errc::unsupported, is_key ? "key policy: per_tensor codec" : "value policy: per_tensor codec", 0};
   }
-  if (!is_key) return {};
+  if (b.codec->transformed && (p.axis == axis::channel || p.axis == axis::latent)) {
+    return {errc::unsupported,
+            is_key ? "key policy: hadamard needs per_token" : "value policy: hadamard needs per_token", 0};
+  }
+  if (p.axis == axis::tensor && b.codec->refined) {
+    return {errc::unsupported, is_key ? "key policy: lsq with a given scale" : "value policy: lsq with a given scale",
+            0};
+  }
+  if (!is_key) {
+    const bool own = p.axis != axis::latent && b.codec->hot != nullptr;
+    return own ? status{errc::unsupported, "value policy: hot pairs are of keys", 0} : status{};
+  }
+  if (b.codec->transformed && p.rotation == pre && c.rope.pairs_count > 0) {
+    return {errc::unsupported, "key policy: hadamard needs the rotation tile or post", 0};
+  }
+  if (b.codec->hot != nullptr && (p.axis != axis::channel || p.rotation <= 0)) {
+    return {errc::invalid_argument, "key policy: hot_bits needs a number of hot pairs", 0};
+  }
   if (p.rotation < post || p.rotation > c.rope.pairs_count) {
     return {errc::out_of_range, "key policy: hot pairs", c.rope.pairs_count};
   }
@@ -125,7 +143,10 @@ inline status check_shape(const cache_config& c) noexcept {
 }
 
 // Older tiers have the shape, the rotation (all in the engine or all in the cache) and the tile length of the newest.
-inline status check_tiers(const cache_config& c, const bound_policy& key, bool latent, int tokens) noexcept {
+inline status check_tiers(const cache_config& c, const bound_policy& key, const bound_policy& value,
+                          int tokens) noexcept {
+  const bool latent = value.policy.axis == axis::latent;
+  const bool transformed_values = value.codec->transformed;
   if (c.older_tiers_count < 0 || c.older_tiers_count >= max_tiers) {
     return {errc::out_of_range, "older_tiers_count", max_tiers - 1};
   }
@@ -140,6 +161,9 @@ inline status check_tiers(const cache_config& c, const bound_policy& key, bool l
     if ((t.values.policy.axis == axis::latent) != latent) return {errc::unsupported, "older_tiers: latent values", i};
     if (latent && t.values.codec != t.keys.codec) {
       return {errc::invalid_argument, "older_tiers: latent of other keys", i};
+    }
+    if (t.values.codec->transformed != transformed_values) {
+      return {errc::unsupported, "older_tiers: hadamard on values", i};
     }
     if (needs_scale(t.keys) || needs_scale(t.values)) return {errc::unsupported, "older_tiers: per_tensor", i};
     if (tile_length(t.keys.policy, t.values.policy, tokens) != tokens) {
@@ -177,7 +201,7 @@ inline status check_config(const cache_config& c, const bound_policy& key, const
   if (value.policy.axis == axis::channel && tokens % value.policy.group != 0) {
     return {errc::invalid_argument, "value policy: group length must divide the tile's", tokens};
   }
-  if (status s = check_tiers(c, key, value.policy.axis == axis::latent, tokens); !s.ok()) return s;
+  if (status s = check_tiers(c, key, value, tokens); !s.ok()) return s;
   if (needs_scale(key) || needs_scale(value)) {
     if (c.scales_count != 1 && c.scales_count != c.kv_heads)
       return {errc::invalid_argument, "scales_count", c.kv_heads};
@@ -242,11 +266,12 @@ inline number_range range_of(const codec_table& codec, given_scale g) noexcept {
   return r;
 }
 
-// Pairs that are stored rotated can grow by sqrt(2), so their keys must stay within the range / sqrt(2): a limit is
-// checked when a token comes in, never met first at a later fold.
-inline number_range before_rotation(number_range r) noexcept {
+// A pair that is stored rotated can grow by sqrt(2), a transform of n numbers by sqrt(n), so keys and values must stay
+// within the range / sqrt(n): a limit is checked when a token comes in, never met first at a later fold.
+inline number_range before_growth(number_range r, int n) noexcept {
   const float smaller = -r.low < r.high ? -r.low : r.high;
-  const float inside = smaller > 0.0F ? smaller * 0.70710677F : 0.0F;
+  const float part = n == 2 ? 0.70710677F : static_cast<float>(1.0 / std::sqrt(static_cast<double>(n)));
+  const float inside = smaller > 0.0F ? smaller * part : 0.0F;
   return {-inside, inside};
 }
 
@@ -260,7 +285,8 @@ inline number_range range_of(const tile_format& f, bool is_key, int head) noexce
     const number_range given = range_of(codec, is_key ? f.key_given[head] : f.value_given[head]);
     r = {std::max(r.low, given.low), std::min(r.high, given.high)};
   }
-  if (is_key && rotates_tiles(f)) r = before_rotation(r);
+  if (is_key && rotates_tiles(f)) r = before_growth(r, 2);
+  if (codec.transformed) r = before_growth(r, hadamard_block(is_key ? f.head_dim : f.value_dim));
   if (f.half_rows) {
     r.low = r.low < -max_float16 ? -max_float16 : r.low;
     r.high = r.high > max_float16 ? max_float16 : r.high;

@@ -2,8 +2,10 @@
 // the units of KVAXIS_SEPARATE_KERNELS.
 #pragma once
 
+#include <array>
 #include <string_view>
 
+#include "../quantizers/microscaling.hpp"
 #include "../quantizers/names.hpp"
 #include "any_kv_cache.hpp"
 
@@ -13,15 +15,54 @@ KVAXIS_BEGIN_NAMESPACE
 [[nodiscard]] KVAXIS_KERNEL const codec_table* find_codec(std::string_view name) noexcept;
 
 #if defined(KVAXIS_DEFINE_CODECS)
-KVAXIS_KERNEL const codec_table* find_codec(std::string_view name) noexcept {
-  static constexpr const codec_table* all[] = {
-      &table_of<int4>, &table_of<int8>, &table_of<int4s>, &table_of<int8s>, &table_of<int4f32>, &table_of<int8f32>,
-      &table_of<e4m3>, &table_of<e5m2>, &table_of<f32>,   &table_of<f16>,   &table_of<bf16>,
+namespace detail {
+
+template <class... Codecs>
+inline constexpr std::array<const codec_table*, sizeof...(Codecs)> codec_list = {&table_of<Codecs>...};
+
+// By range and by least squares, and both after a Hadamard transform.
+template <class... Codecs>
+constexpr const codec_table* find_variant(std::string_view name) noexcept {
+  const auto look = [name](const auto& list) {
+    for (const codec_table* t : list) {
+      if (name == t->name) return t;
+    }
+    return static_cast<const codec_table*>(nullptr);
   };
-  for (const codec_table* t : all) {
+  if (const codec_table* t = look(codec_list<Codecs...>)) return t;
+  if (const codec_table* t = look(codec_list<least_squares<Codecs>...>)) return t;
+  if (const codec_table* t = look(codec_list<with_hadamard<Codecs>...>)) return t;
+  return look(codec_list<with_hadamard<least_squares<Codecs>>...>);
+}
+
+// Hot pairs with more bits.
+template <class Codec, class Hot>
+constexpr const codec_table* find_hot(std::string_view name) noexcept {
+  for (const codec_table* t : codec_list<hot_bits<Codec, Hot>, hot_bits<least_squares<Codec>, least_squares<Hot>>>) {
     if (name == t->name) return t;
   }
   return nullptr;
+}
+
+}  // namespace detail
+
+KVAXIS_KERNEL const codec_table* find_codec(std::string_view name) noexcept {
+  using namespace detail;
+  for (const codec_table* t : codec_list<int4f32, int8f32, e4m3, e5m2, f32, f16, bf16, mxfp4, mxfp6e2m3, mxfp6e3m2,
+                                         mxfp8e4m3, mxfp8e5m2, mxint8, nvfp4>) {
+    if (name == t->name) return t;
+  }
+  if (const codec_table* t = find_variant<int2, int3, int4, int5, int6, int8>(name)) return t;
+  if (const codec_table* t = find_variant<int2s, int3s, int4s, int5s, int6s, int8s>(name)) return t;
+  if (const codec_table* t = find_hot<int2, int3>(name)) return t;
+  if (const codec_table* t = find_hot<int2, int4>(name)) return t;
+  if (const codec_table* t = find_hot<int2, int6>(name)) return t;
+  if (const codec_table* t = find_hot<int3, int4>(name)) return t;
+  if (const codec_table* t = find_hot<int3, int5>(name)) return t;
+  if (const codec_table* t = find_hot<int4, int5>(name)) return t;
+  if (const codec_table* t = find_hot<int4, int6>(name)) return t;
+  if (const codec_table* t = find_hot<int4, int8>(name)) return t;
+  return find_hot<int5, int6>(name);
 }
 #endif
 
@@ -52,7 +93,9 @@ struct named_policy {
   named_policy found;
   if (status s = parse_policy(name, found.name); !s.ok()) return s;
   const auto bind_side = [](const side_name& side, bound_policy& to) {
-    to = {side.policy, find_codec(side.codec)};
+    char whole[48];
+    format_codec(side, whole, sizeof whole);
+    to = {side.policy, find_codec(whole)};
     return to.codec != nullptr;
   };
   if (!bind_side(found.name.key, found.keys)) return {errc::invalid_argument, "policy name: unknown key codec", 0};

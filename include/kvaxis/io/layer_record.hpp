@@ -94,7 +94,11 @@ inline constexpr std::uint64_t given_bytes = 16;
 // What codes stand for, with the flavour of 8-bit floating-point numbers: there are other formats called E4M3.
 [[nodiscard]] constexpr const char* unit_name(unit_kind unit) noexcept {
   switch (unit) {
+    case unit_kind::u2: return "u2";
+    case unit_kind::u3: return "u3";
     case unit_kind::u4: return "u4";
+    case unit_kind::u5: return "u5";
+    case unit_kind::u6: return "u6";
     case unit_kind::u8: return "u8";
     case unit_kind::e4m3: return "e4m3fn";
     case unit_kind::e5m2: return "e5m2";

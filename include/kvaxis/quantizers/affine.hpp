@@ -14,13 +14,14 @@ KVAXIS_BEGIN_NAMESPACE
 
 template <int Bits, class Meta>
 struct affine {
-  static_assert(Bits == 4 || Bits == 8, "affine: codes of 4 or 8 bits");
+  static_assert((Bits >= 2 && Bits <= 6) || Bits == 8, "affine: codes of 2 to 6 or 8 bits");
   static constexpr int bits = Bits;
-  static constexpr const char* name =
-      Bits == 4 ? (sizeof(Meta) == 2 ? "int4" : "int4f32") : (sizeof(Meta) == 2 ? "int8" : "int8f32");
+  static constexpr codec_name full_name{"int", digit_text(Bits), sizeof(Meta) == 2 ? "" : "f32"};
+  static constexpr const char* name = full_name.text;
+  static constexpr code_kind kind = code_kind::integer;
   // Half of FLT_MAX for f32 metadata, so that max - min stays finite.
   static constexpr float limit = sizeof(Meta) == 2 ? max_float16 : FLT_MAX / 2;
-  static constexpr unit_kind unit = Bits == 4 ? unit_kind::u4 : unit_kind::u8;
+  static constexpr unit_kind unit = unsigned_unit(Bits);
   static constexpr int zero = 0;
   static constexpr float unit_min = 0.0F;
   static constexpr float unit_max = static_cast<float>((1 << Bits) - 1);
@@ -48,9 +49,9 @@ struct affine {
       scalar::fit_halves({low}, {high}, unit_max, scale, offset);
       return {float16{static_cast<std::uint16_t>(scale.v)}, float16{static_cast<std::uint16_t>(offset.v)}};
     } else {
-      const float offset = flush_subnormal(low);
-      const float span = flush_subnormal(high - offset);
-      return {span > 0.0F ? detail::smallest_float_scale(span, unit_max) : 0.0F, offset};
+      params p;
+      detail::fit_floats(low, high, unit_max, p.scale, p.offset);
+      return p;
     }
   }
 
@@ -69,11 +70,13 @@ struct affine {
 
 template <int Bits>
 struct symmetric {
-  static_assert(Bits == 4 || Bits == 8, "symmetric: codes of 4 or 8 bits");
+  static_assert((Bits >= 2 && Bits <= 6) || Bits == 8, "symmetric: codes of 2 to 6 or 8 bits");
   static constexpr int bits = Bits;
-  static constexpr const char* name = Bits == 4 ? "int4s" : "int8s";
+  static constexpr codec_name full_name{"int", digit_text(Bits), "s"};
+  static constexpr const char* name = full_name.text;
+  static constexpr code_kind kind = code_kind::integer;
   static constexpr float limit = max_float16;
-  static constexpr unit_kind unit = Bits == 4 ? unit_kind::u4 : unit_kind::u8;
+  static constexpr unit_kind unit = unsigned_unit(Bits);
   static constexpr int zero = 1 << (Bits - 1);
   static constexpr float unit_min = 1.0F;
   static constexpr float unit_max = static_cast<float>(2 * zero - 1);
@@ -111,16 +114,19 @@ struct symmetric {
   }
 };
 
-template <int Bits, class Meta>
-inline constexpr code_kind code_kind_of<affine<Bits, Meta>> = code_kind::integer;
-template <int Bits>
-inline constexpr code_kind code_kind_of<symmetric<Bits>> = code_kind::integer;
-
+using int2 = affine<2, float16>;
+using int3 = affine<3, float16>;
 using int4 = affine<4, float16>;
+using int5 = affine<5, float16>;
+using int6 = affine<6, float16>;
 using int8 = affine<8, float16>;
 using int4f32 = affine<4, float>;
 using int8f32 = affine<8, float>;
+using int2s = symmetric<2>;
+using int3s = symmetric<3>;
 using int4s = symmetric<4>;
+using int5s = symmetric<5>;
+using int6s = symmetric<6>;
 using int8s = symmetric<8>;
 
 KVAXIS_END_NAMESPACE

@@ -1,9 +1,9 @@
 // What a codec is: n floats to n integer codes and a small parameter struct, and (parameters, code) back to a float.
 //
 //   struct my_codec {
-//     static constexpr int bits = 4;                     // 4, 8, 16 or 32: the width of a code
+//     static constexpr int bits = 4;                     // 2 to 6, 8, 16 or 32: the width of a code
 //     static constexpr const char* name = "my4";
-//     struct params { kvaxis::float16 scale; };          // members all float16 or all float; may be empty
+//     struct params { kvaxis::float16 scale; };          // members all float16, all float or all bytes; may be empty
 //     // n >= 1 finite numbers, f32 subnormals flushed:
 //     static params fit(const float* x, int n) noexcept;
 //     static void encode(params, const float* x, int n, std::uint32_t* codes) noexcept;
@@ -28,6 +28,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
+#include <string_view>
 #include <type_traits>
 
 #include "../config.hpp"
@@ -38,7 +40,28 @@
 KVAXIS_BEGIN_NAMESPACE
 
 // What the code of a linear codec stands for before scale and offset.
-enum class unit_kind : int { u4, u8, e4m3, e5m2, f16, bf16, f32, none };
+enum class unit_kind : int { u2, u3, u4, u5, u6, u8, e4m3, e5m2, f16, bf16, f32, none };
+
+// That of unsigned integers of so many bits.
+[[nodiscard]] constexpr unit_kind unsigned_unit(int bits) noexcept {
+  constexpr unit_kind units[] = {unit_kind::u2, unit_kind::u3, unit_kind::u4, unit_kind::u5, unit_kind::u6};
+  return bits == 8 ? unit_kind::u8 : units[bits - 2];
+}
+
+// A codec's name made of parts.
+struct codec_name {
+  char text[32] = {};
+
+  constexpr codec_name(std::string_view a, std::string_view b, std::string_view c = {}) noexcept {
+    std::size_t at = 0;
+    for (const std::string_view part : {a, b, c}) {
+      for (const char letter : part) text[at++] = letter;
+    }
+  }
+};
+[[nodiscard]] constexpr std::string_view digit_text(int digit) noexcept {
+  return std::string_view("0123456789").substr(static_cast<std::size_t>(digit), 1);
+}
 
 namespace detail {
 
@@ -81,8 +104,18 @@ inline constexpr float limit_of = detail::codec_limit<C>::value;
 
 // How folding computes codes in vectors. A codec of one's own is encoded by its own functions.
 enum class code_kind : int { own, integer, minifloat, identity };
+
+namespace detail {
+
+template <class C, class = void>
+struct codec_kind : std::integral_constant<code_kind, code_kind::own> {};
 template <class C>
-inline constexpr code_kind code_kind_of = code_kind::own;
+struct codec_kind<C, std::void_t<decltype(C::kind)>> : std::integral_constant<code_kind, C::kind> {};
+
+}  // namespace detail
+
+template <class C>
+inline constexpr code_kind code_kind_of = detail::codec_kind<C>::value;
 
 #if defined(__cpp_concepts)
 template <class C>
@@ -96,9 +129,10 @@ struct codec_parameters {
   static_assert(std::is_trivially_copyable_v<params>, "codec: params must be trivially copyable");
   static constexpr int member_bytes = std::is_empty_v<params> ? 0 : static_cast<int>(alignof(params));
   static constexpr int members = std::is_empty_v<params> ? 0 : static_cast<int>(sizeof(params) / alignof(params));
-  static_assert(member_bytes == 0 || member_bytes == 2 || member_bytes == 4,
-                "codec: the members of params must all be kvaxis::float16 or all be float");
-  static_assert(!is_linear<C> || members <= 2, "codec: a linear codec has the params {scale} or {scale, offset}");
+  static_assert(member_bytes == 0 || member_bytes == 1 || member_bytes == 2 || member_bytes == 4,
+                "codec: the members of params must all be kvaxis::float16, all be float or all be bytes");
+  static_assert(!is_linear<C> || (members <= 2 && member_bytes != 1),
+                "codec: a linear codec has the params {scale} or {scale, offset}");
 
   // A linear codec's scale and offset as f32.
   static float scale(params p) noexcept { return members == 0 ? 1.0F : member(p, 0); }
@@ -158,6 +192,13 @@ inline float smallest_float_scale(float span, float levels) noexcept {
   while (!enough(bits)) ++bits;
   while (bits > smallest_normal && enough(bits - 1)) --bits;
   return bits_float(bits);
+}
+
+// Scale and offset of an asymmetric codec in f32.
+inline void fit_floats(float low, float high, float levels, float& scale, float& offset) noexcept {
+  offset = flush_subnormal(low);
+  const float span = flush_subnormal(high - offset);
+  scale = span > 0.0F ? smallest_float_scale(span, levels) : 0.0F;
 }
 
 // codes[i] = the integer code of x[i] for a scale (0: there is no spread) and the number that code `zero` stands for.

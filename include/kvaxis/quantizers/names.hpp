@@ -1,12 +1,15 @@
 // Policies by name, for tools, benchmarks and files:
 //
 //   name    = "k:" side "," "v:" side                         k:int4-channel64-pre,v:int4-token64
-//   side    = codec [ "-" axis ] [ "@" scale [ "," offset ] ] [ "-" rotation ]   or, for values, latent
-//   codec   = int4 | int8 | int4s | int8s | int4f32 | int8f32 | e4m3 | e5m2 | f32 | f16 | bf16
+//   side    = codec [ "-hadamard" ] [ "-" axis ] [ "@" scale [ "," offset ] ] [ "-" rotation ] [ "-lsq" ]
+//             or, for values, latent
+//   codec   = int2 ... int6 | int8 | int2s ... int8s | int4f32 | int8f32 | e4m3 | e5m2 | mxfp4 ... | f32 | f16 | bf16
 //   axis    = channelG | tokenG | tensor                      G: the group's length; left out for f32, f16, bf16
-//   rotation (keys) = pre | auto | hotN | tile | post          left out: pre
+//   rotation (keys) = pre | auto | hotN | hotNxB | tile | post    left out: pre. B: bits of the hot pairs
 //
-// A tensor axis without "@" takes its scale from the configuration.
+// Hadamard transforms and least squares (lsq) belong to the codec, in whose own name they follow one another:
+// int4-lsqx6 is the codec of k:int4-channel64-hot8x6-lsq, int4-lsq-hadamard that of v:int4-hadamard-token64-lsq. Not all
+// combinations exist; make_cache.hpp lists them. A tensor axis without "@" takes its scale from the configuration.
 #pragma once
 
 #include <charconv>
@@ -18,7 +21,10 @@
 KVAXIS_BEGIN_NAMESPACE
 
 struct side_name {
-  std::string_view codec;
+  std::string_view codec;  // its first part
+  bool refined = false;    // lsq
+  int hot_bits = 0;
+  bool transformed = false;  // hadamard
   kvaxis::policy policy;
   bool has_scale = false;
   bool has_offset = false;
@@ -66,7 +72,7 @@ inline bool parse_axis(std::string_view& rest, policy& p) noexcept {
   return true;
 }
 
-inline bool parse_rotation(std::string_view& rest, policy& p) noexcept {
+inline bool parse_rotation(std::string_view& rest, policy& p, int& hot_bits) noexcept {
   std::string_view text = rest;
   int pairs = 0;
   if (take_prefix(text, "-pre")) {
@@ -79,6 +85,7 @@ inline bool parse_rotation(std::string_view& rest, policy& p) noexcept {
     p.rotation = post;
   } else if (take_prefix(text, "-hot") && take_number(text, pairs) && pairs > 0) {
     p.rotation = pairs;
+    if (take_prefix(text, "x") && !take_number(text, hot_bits)) return false;
   } else {
     return false;
   }
@@ -97,6 +104,7 @@ inline bool parse_side(std::string_view& rest, bool is_key, side_name& out) noex
     return true;
   }
   out.policy = {axis::tensor, 0, pre};
+  out.transformed = take_prefix(rest, "-hadamard");
   if (!parse_axis(rest, out.policy) && !is_identity) return false;
   if (take_prefix(rest, "@")) {
     out.has_scale = true;
@@ -106,7 +114,8 @@ inline bool parse_side(std::string_view& rest, bool is_key, side_name& out) noex
       if (!take_number(rest, out.offset)) return false;
     }
   }
-  if (is_key) parse_rotation(rest, out.policy);
+  if (is_key) parse_rotation(rest, out.policy, out.hot_bits);
+  out.refined = take_prefix(rest, "-lsq");
   return true;
 }
 
@@ -127,22 +136,66 @@ inline bool parse_side(std::string_view& rest, bool is_key, side_name& out) noex
   return {};
 }
 
+// The whole name of a side's codec, at most `size` characters with the final zero.
+inline void format_codec(const side_name& side, char* out, std::size_t size) noexcept {
+  char hot[16] = "";
+  if (side.hot_bits > 0) std::snprintf(hot, sizeof hot, "x%d", side.hot_bits);
+  std::snprintf(out, size, "%.*s%s%s%s", static_cast<int>(side.codec.size()), side.codec.data(),
+                side.refined ? "-lsq" : "", hot, side.transformed ? "-hadamard" : "");
+}
+
+namespace detail {
+
+// The parts of a codec's whole name.
+inline side_name split_codec(std::string_view name) noexcept {
+  side_name parts;
+  const auto take_suffix = [&name](std::string_view suffix) {
+    if (name.size() < suffix.size() || name.substr(name.size() - suffix.size()) != suffix) return false;
+    name.remove_suffix(suffix.size());
+    return true;
+  };
+  parts.transformed = take_suffix("-hadamard");
+  const std::size_t cross = name.rfind('x');
+  if (cross != std::string_view::npos && cross > 0) {
+    std::string_view digits = name.substr(cross + 1);
+    int bits = 0;
+    if (take_number(digits, bits) && digits.empty()) {
+      parts.hot_bits = bits;
+      name = name.substr(0, cross);
+    }
+  }
+  parts.refined = take_suffix("-lsq");
+  parts.codec = name;
+  return parts;
+}
+
+}  // namespace detail
+
 // Writes one side's name, at most `size` characters with the final zero; the number that the whole name has.
 inline int format_policy(const char* codec, const policy& p, role side, char* out, std::size_t size) noexcept {
-  char rotation[24] = "";
+  if (p.axis == axis::latent) return std::snprintf(out, size, "latent");
+  const side_name parts = detail::split_codec(codec);
+  char rotation[40] = "";
+  char axis_name[24] = "-tensor";
   if (side == role::key) {
     switch (p.rotation) {
       case pre: std::snprintf(rotation, sizeof rotation, "-pre"); break;
       case automatic: std::snprintf(rotation, sizeof rotation, "-auto"); break;
       case tile_rotated: std::snprintf(rotation, sizeof rotation, "-tile"); break;
       case post: std::snprintf(rotation, sizeof rotation, "-post"); break;
-      default: std::snprintf(rotation, sizeof rotation, "-hot%d", p.rotation);
+      default:
+        if (parts.hot_bits > 0) {
+          std::snprintf(rotation, sizeof rotation, "-hot%dx%d", p.rotation, parts.hot_bits);
+        } else {
+          std::snprintf(rotation, sizeof rotation, "-hot%d", p.rotation);
+        }
     }
   }
-  if (p.axis == axis::latent) return std::snprintf(out, size, "latent");
-  if (p.axis == axis::tensor) return std::snprintf(out, size, "%s-tensor%s", codec, rotation);
-  const char* const name = p.axis == axis::channel ? "channel" : "token";
-  return std::snprintf(out, size, "%s-%s%d%s", codec, name, p.group, rotation);
+  if (p.axis != axis::tensor) {
+    std::snprintf(axis_name, sizeof axis_name, "-%s%d", p.axis == axis::channel ? "channel" : "token", p.group);
+  }
+  return std::snprintf(out, size, "%.*s%s%s%s%s", static_cast<int>(parts.codec.size()), parts.codec.data(),
+                       parts.transformed ? "-hadamard" : "", axis_name, rotation, parts.refined ? "-lsq" : "");
 }
 
 KVAXIS_END_NAMESPACE

@@ -13,7 +13,9 @@
 #include "affine.hpp"
 #include "codec.hpp"
 #include "identity.hpp"
+#include "least_squares.hpp"
 #include "minifloat.hpp"
+#include "wrapped.hpp"
 
 KVAXIS_BEGIN_NAMESPACE
 
@@ -43,7 +45,7 @@ constexpr bool check_codec() noexcept {
                 "policy: not a codec. A codec has bits, name, params, fit(const float*, int), "
                 "encode(params, const float*, int, std::uint32_t*) and decode(params, std::uint32_t); see codec.hpp");
   if constexpr (is_codec<Codec>) {
-    static_assert(packable(Codec::bits), "policy: the codec's bits must be 4, 8, 16 or 32");
+    static_assert(packable(Codec::bits), "policy: the codec's bits must be 2 to 6, 8, 16 or 32");
   }
   return true;
 }
@@ -56,6 +58,8 @@ struct per_channel {
   static_assert(G > 0, "per_channel: the group is a number of tokens, at least 1");
   static_assert(Rotation >= post,
                 "per_channel: rotation is pre, automatic, tile_rotated, post or a number of hot pairs");
+  static_assert(detail::hot_extra<Codec> == 0 || Rotation > 0, "per_channel: hot_bits needs a number of hot pairs");
+  static_assert(!detail::is_transformed<Codec>::value, "per_channel: hadamard is for per_token");
   using codec = Codec;
   static constexpr policy value{axis::channel, G, Rotation};
 };
@@ -63,6 +67,7 @@ struct per_channel {
 template <class Codec, int G = 64, int Rotation = pre>
 struct per_token {
   static_assert(detail::check_codec<Codec>());
+  static_assert(detail::hot_extra<Codec> == 0, "per_token: hot_bits is for per_channel keys");
   static_assert(G > 0 && G % 16 == 0, "per_token: the group is a number of channels, a multiple of 16");
   static_assert(
       Rotation == pre || Rotation == tile_rotated || Rotation == post,
@@ -74,6 +79,7 @@ struct per_token {
 template <class Codec, int Rotation = pre>
 struct per_tensor {
   static_assert(detail::check_codec<Codec>());
+  static_assert(detail::hot_extra<Codec> == 0, "per_tensor: hot_bits is for per_channel keys");
   static_assert(is_linear<Codec>, "per_tensor: the scale is given, so the codec must be linear; see codec.hpp");
   static_assert(
       Rotation == pre || Rotation == tile_rotated || Rotation == post,

@@ -232,9 +232,26 @@ KVAXIS_INLINE vu load_bytes(const std::int8_t* p) {
   return {_mm512_set1_epi32(word)};
 }
 KVAXIS_INLINE vu low_nibbles(vu a) { return {_mm512_and_si512(a.v, _mm512_set1_epi32(0x0F0F0F0F))}; }
+template <int Bits>
+KVAXIS_INLINE vu load_plane(const std::uint32_t* plane, int lane) {
+  const std::uint32_t* const stretch = plane + lane / 32 * (4 * Bits);
+  __m512i words;
+  __m512i shifts;
+  if constexpr (Bits == 2) {
+    words = _mm512_broadcast_i32x8(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(stretch)));
+    shifts = _mm512_add_epi32(_mm512_set1_epi32(lane % 32 / 8 * 2),
+                              _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2));
+  } else {
+    words = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(stretch)));
+    shifts = _mm512_add_epi32(_mm512_set1_epi32(lane % 32 / 4),
+                              _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3));
+  }
+  return {_mm512_and_si512(_mm512_srlv_epi32(words, shifts), _mm512_set1_epi32(0x01010101 * ((1 << Bits) - 1)))};
+}
 
 constexpr bool sums_in_words = false;
-constexpr int quads_to_settle = 8;
+template <int Bits>
+constexpr int quads_to_settle = 32767 / (2 * 127 * ((1 << Bits) - 1));
 template <int Bits>
 KVAXIS_INLINE vu add_products(vu sums, vu codes, vu weights) {
   return {_mm512_add_epi16(sums.v, _mm512_maddubs_epi16(codes.v, weights.v))};

@@ -202,14 +202,22 @@ KVAXIS_INLINE vu load_bytes(const std::int8_t* p) {
   return {vdupq_n_u32(word)};
 }
 KVAXIS_INLINE vu low_nibbles(vu a) { return {vandq_u32(a.v, vdupq_n_u32(0x0F0F0F0F))}; }
+template <int Bits>
+KVAXIS_INLINE vu load_plane(const std::uint32_t* plane, int lane) {
+  constexpr int words = 4 * Bits;
+  const uint32x4_t four = vld1q_u32(plane + lane / 32 * words + lane % words);
+  const uint32x4_t moved = vshlq_u32(four, vdupq_n_s32(-Bits * (lane % 32 / words)));
+  return {vandq_u32(moved, vdupq_n_u32(0x01010101U * ((1U << Bits) - 1U)))};
+}
 
 constexpr bool sums_in_words = true;
-constexpr int quads_to_settle = 8;
-// Codes of 4 bits are signed bytes too; 8 bits are summed less 128, which the weights' own sum makes good.
+template <int Bits>
+constexpr int quads_to_settle = 32767 / (2 * 127 * ((1 << Bits) - 1));
+// Codes of less than 8 bits are signed bytes too; 8 bits are summed less 128, which the weights' own sum makes good.
 template <int Bits>
 KVAXIS_INLINE vu add_products(vu sums, vu codes, vu weights) {
   const int8x16_t w = vreinterpretq_s8_u32(weights.v);
-  const int8x16_t c = vreinterpretq_s8_u32(Bits == 4 ? codes.v : veorq_u32(codes.v, vdupq_n_u32(0x80808080U)));
+  const int8x16_t c = vreinterpretq_s8_u32(Bits < 8 ? codes.v : veorq_u32(codes.v, vdupq_n_u32(0x80808080U)));
   const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(c), vget_low_s8(w)));
   const int32x4_t high = vpaddlq_s16(vmull_high_s8(c, w));
   int32x4_t total = vaddq_s32(vreinterpretq_s32_u32(sums.v), vpaddq_s32(low, high));

@@ -7,7 +7,7 @@
 //   vu  u32 lanes   load_words store_words set1_words add_words sub_words bit_and shift_left shift_right store_quads
 //                   exponent_bits to_half floor_to_half, and to f32: narrow_to_float<Bits> look_up e4m3_pair e5m2_pair
 //                   half_pair bfloat_pair bits_to_float words_minus_to_float
-//       i32 lanes   round_to_words words_to_float store_bytes set_word load_bytes low_nibbles
+//       i32 lanes   round_to_words words_to_float store_bytes set_word load_bytes low_nibbles load_plane
 //                   add_products settle
 //   vd  f64 lanes   load_d store_d mul_d fma_d fnma_d store_twice store_with_opposite
 //
@@ -190,10 +190,17 @@ KVAXIS_INLINE vu load_bytes(const std::int8_t* p) {
   return {word};
 }
 KVAXIS_INLINE vu low_nibbles(vu a) { return {a.v & 0x0F0F0F0FU}; }
+// The codes of a plane of 1 or 2 bits (packing/quads.hpp) as bytes, those of `lane`, a multiple of the lanes here, and of
+// the ones behind it.
+template <int Bits>
+KVAXIS_INLINE vu load_plane(const std::uint32_t* plane, int lane) {
+  constexpr int words = 4 * Bits;
+  return {plane[lane / 32 * words + lane % words] >> Bits * (lane % 32 / words) & 0x01010101U * ((1U << Bits) - 1U)};
+}
 
 // sums + the four products of a lane's bytes, unsigned codes times signed weights. Where sums_in_words they are those of
-// whole words, and codes have 4 or 8 bits. Elsewhere they are of 16 bits, begin with 0, take quads_to_settle quads of
-// codes below 16, and are then added to a total by settle().
+// whole words, and codes have up to 8 bits. Elsewhere they are of 16 bits, begin with 0, take quads_to_settle quads of
+// codes of up to 6 bits, and are then added to a total by settle().
 constexpr bool sums_in_words = true;
 template <int Bits>
 KVAXIS_INLINE vu add_products(vu sums, vu codes, vu weights) {
@@ -203,7 +210,8 @@ KVAXIS_INLINE vu add_products(vu sums, vu codes, vu weights) {
   }
   return sums;
 }
-constexpr int quads_to_settle = 8;  // 8 * 2 * 15 * 127 < 2^15
+template <int Bits>
+constexpr int quads_to_settle = 32767 / (2 * 127 * ((1 << Bits) - 1));
 KVAXIS_INLINE vu settle(vu total, vu sums) { return {total.v + sums.v}; }
 
 KVAXIS_INLINE vd load_d(const double* p) { return {*p}; }

@@ -40,11 +40,19 @@ struct codec_table {
   float unit_min;
   float unit_max;
   float offset_factor;
+  int zero;                // integer codes: the one that stands for the offset's centre
+  bool refined;            // parameters by least squares
+  bool transformed;        // a Hadamard transform comes before it
+  const codec_table* hot;  // that of hot pairs, where it is another one
   // Per instruction set. What has no number gets code 0 and parameters 0. `scratch` has a word for each number of the
   // padded block.
-  using encode_fn = void (*)(const block_layout&, given_scale, const row_view&, std::uint32_t* scratch,
-                             std::byte* block) noexcept;
+  using encode_fn = void (*)(const codec_table&, const block_layout&, given_scale, const row_view&,
+                             std::uint32_t* scratch, std::byte* block) noexcept;
   std::array<encode_fn, isa_count> encode;
+  // One group of n numbers: fits and stores its parameters in a block, and makes the codes; and one number back.
+  void (*encode_group)(const block_layout&, given_scale, const float* x, int n, int group, std::uint32_t* codes,
+                       std::byte* block) noexcept;
+  float (*decode)(const block_layout&, const std::byte* block, int group, std::uint32_t code) noexcept;
   // out[i] = the number at (row, first_lane + i), for i < count.
   void (*decode_row)(const block_layout&, given_scale, const std::byte* block, int row, int first_lane, int count,
                      float* out) noexcept;
@@ -85,8 +93,8 @@ void store_parameters([[maybe_unused]] const block_layout& b, [[maybe_unused]] s
 
 // Fits and encodes the n numbers of a group.
 template <class Codec>
-void encode_group(const block_layout& b, given_scale given, const float* x, int n, int group, std::uint32_t* codes,
-                  std::byte* block) noexcept {
+void encode_group(const block_layout& b, [[maybe_unused]] given_scale given, const float* x, int n, int group,
+                  std::uint32_t* codes, std::byte* block) noexcept {
   if constexpr (is_linear<Codec>) {
     if (b.members == 0) {
       Codec::encode_linear(given.scale, given.offset, x, n, codes);
@@ -99,8 +107,12 @@ void encode_group(const block_layout& b, given_scale given, const float* x, int 
 }
 
 template <class Codec>
-void encode_block(const block_layout& b, given_scale given, const row_view& x, std::uint32_t* scratch,
-                  std::byte* block) noexcept {
+float decode_number(const block_layout& b, const std::byte* block, int group, std::uint32_t code) noexcept {
+  return Codec::decode(load_parameters<Codec>(b, block, group), code);
+}
+
+inline void encode_block(const codec_table& codec, const block_layout& b, given_scale given, const row_view& x,
+                         std::uint32_t* scratch, std::byte* block) noexcept {
   std::memset(block, 0, b.bytes);
   std::memset(scratch, 0, static_cast<std::size_t>(b.rows) * static_cast<std::size_t>(b.lanes) * sizeof(std::uint32_t));
   const int valid_rows = b.key ? x.channels : x.tokens;
@@ -117,7 +129,7 @@ void encode_block(const block_layout& b, given_scale given, const row_view& x, s
       const bool over_tokens = b.across != b.key;
       const float* first = x.data + (b.key ? lane : row) * x.stride + (b.key ? row : lane);
       for (int i = 0; i < n; ++i) numbers[static_cast<std::size_t>(i)] = first[i * (over_tokens ? x.stride : 1)];
-      encode_group<Codec>(b, given, numbers.data(), n, b.group_index(row, lane), codes.data(), block);
+      codec.encode_group(b, given, numbers.data(), n, b.group_index(row, lane), codes.data(), block);
       std::uint32_t* to = scratch + row * b.lanes + lane;
       for (int i = 0; i < n; ++i) to[i * (b.across ? b.lanes : 1)] = codes[static_cast<std::size_t>(i)];
     }
@@ -158,37 +170,55 @@ namespace detail {
 
 template <class Codec>
 constexpr std::array<codec_table::encode_fn, isa_count> find_encoders() noexcept {
+  constexpr code_kind kind = code_kind_of<Codec>;
   std::array<codec_table::encode_fn, isa_count> out{};
-  if constexpr (code_kind_of<Codec> != code_kind::own) {
-    out = KVAXIS_ISA_TABLE(encode_block<Codec>);
+  if constexpr (kind == code_kind::integer) {
+    out = KVAXIS_ISA_TABLE(encode_integers);
+  } else if constexpr (kind == code_kind::minifloat) {
+    out = KVAXIS_ISA_TABLE(encode_minifloats<unit_of<Codec>>);
+  } else if constexpr (kind == code_kind::identity) {
+    out = KVAXIS_ISA_TABLE(encode_identity<unit_of<Codec>>);
   } else {
-    for (auto& encode : out) encode = &encode_block<Codec>;
+    for (auto& encode : out) encode = &encode_block;
   }
   return out;
 }
 
+template <class Codec>
+struct hot_table;
+
 // The numbers that describe a linear codec, or neutral ones.
 template <class Codec>
 constexpr codec_table describe_codec(const std::array<const unit_kernels*, isa_count>* kernels) noexcept {
-  codec_table t{Codec::name,
-                Codec::bits,
-                codec_parameters<Codec>::members,
-                codec_parameters<Codec>::member_bytes,
-                limit_of<Codec>,
-                unit_of<Codec>,
-                0.0F,
-                0.0F,
-                0.0F,
-                find_encoders<Codec>(),
-                &decode_row<Codec>,
-                kernels};
+  codec_table t{};
+  t.name = Codec::name;
+  t.bits = Codec::bits;
+  t.members = codec_parameters<Codec>::members;
+  t.member_bytes = codec_parameters<Codec>::member_bytes;
+  t.limit = limit_of<Codec>;
+  t.unit = unit_of<Codec>;
+  t.refined = is_refined<Codec>::value;
+  t.transformed = is_transformed<Codec>::value;
+  t.encode = find_encoders<Codec>();
+  t.encode_group = &encode_group<Codec>;
+  t.decode = &decode_number<Codec>;
+  t.decode_row = &decode_row<Codec>;
+  t.kernels = kernels;
   if constexpr (is_linear<Codec>) {
     t.unit_min = Codec::unit_min;
     t.unit_max = Codec::unit_max;
     t.offset_factor = Codec::offset_factor;
   }
+  if constexpr (code_kind_of<Codec> == code_kind::integer) t.zero = Codec::zero;
+  if constexpr (hot_extra<Codec> != 0) t.hot = &hot_table<typename hot_of<Codec>::type>::value;
   return t;
 }
+
+// Of the codec of hot pairs only the functions for single groups are used.
+template <class Codec>
+struct hot_table {
+  static constexpr codec_table value = describe_codec<Codec>(nullptr);
+};
 
 }  // namespace detail
 

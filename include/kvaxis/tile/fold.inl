@@ -49,11 +49,12 @@ KVAXIS_INLINE void measure_pairs(const tile_format& f, const row_view& x, float*
   }
 }
 
-// Chooses the hot pairs of a tile and head by what rotation would do to their summed range^2.
+// Chooses the hot pairs of a tile and head: by what rotation would do to their summed range^2, or, where they have more bits,
+// by that square itself.
 KVAXIS_INLINE void choose_hot_pairs(const tile_format& f, const row_view& x, std::uint32_t* mask) {
   float before[max_head_dim + 16];
   float after[max_head_dim + 16];
-  float growth[max_pairs];
+  float merit[max_pairs];
   measure_pairs(f, x, before, after);
   for (int w = 0; w < f.mask_stride; ++w) mask[w] = 0;
   const auto set = [&](int pair) { mask[pair / 32] |= std::uint32_t{1} << (pair % 32); };
@@ -63,13 +64,13 @@ KVAXIS_INLINE void choose_hot_pairs(const tile_format& f, const row_view& x, std
     };
     const float was = squares(before);
     const float is = squares(after);
-    growth[i] = is - was;
+    merit[i] = f.key_codec->hot != nullptr ? was : is - was;
     if (f.key_policy.rotation == automatic && is > f.growth * was) set(i);
   }
   for (int n = 0; n < f.key_policy.rotation; ++n) {  // the largest first, ties to the lower index
     int best = -1;
     for (int i = 0; i < f.pairs; ++i) {
-      if (!detail::is_hot(mask, i) && (best < 0 || growth[i] > growth[best])) best = i;
+      if (!detail::is_hot(mask, i) && (best < 0 || merit[i] > merit[best])) best = i;
     }
     set(best);
   }
@@ -90,6 +91,10 @@ KVAXIS_INLINE void rotate_cold_pairs(const tile_format& f, const row_view& x, fl
   }
 }
 
+inline void hadamard_rows(const row_view& x, float* numbers) noexcept {
+  for (int t = 0; t < x.tokens; ++t) kvaxis::hadamard(numbers + t * x.stride, x.channels);
+}
+
 template <class Row>
 KVAXIS_INLINE void fold_rows(const tile& exact, int first, int count, tile& out, const detail::fold_scratch& scratch,
                              std::size_t isa_index) {
@@ -98,11 +103,14 @@ KVAXIS_INLINE void fold_rows(const tile& exact, int first, int count, tile& out,
     const row_view keys = widen(exact.key_row<Row>(h, first), f.key_stride, f.head_dim, count, scratch.numbers);
     if (f.stored_mask) choose_hot_pairs(f, keys, const_cast<std::uint32_t*>(out.hot_mask(h)));
     if (f.pairs > 0 && f.key_policy.rotation != pre) rotate_cold_pairs(f, keys, scratch.numbers, out.hot_mask(h));
-    f.key_codec->encode[isa_index](f.key, f.key_given[h], keys, scratch.codes,
-                                   const_cast<std::byte*>(out.key_block(h)));
+    auto* const key_block = const_cast<std::byte*>(out.key_block(h));
+    if (f.key_codec->transformed) hadamard_rows(keys, scratch.numbers);
+    f.key_codec->encode[isa_index](*f.key_codec, f.key, f.key_given[h], keys, scratch.codes, key_block);
+    if (f.key_codec->hot != nullptr) detail::encode_hot_rows(f, keys, out.hot_mask(h), scratch.codes, key_block);
     if (f.is_latent()) continue;
     const row_view values = widen(exact.value_row<Row>(h, first), f.value_stride, f.value_dim, count, scratch.numbers);
-    f.value_codec->encode[isa_index](f.value, f.value_given[h], values, scratch.codes,
+    if (f.value_codec->transformed) hadamard_rows(values, scratch.numbers);
+    f.value_codec->encode[isa_index](*f.value_codec, f.value, f.value_given[h], values, scratch.codes,
                                      const_cast<std::byte*>(out.value_block(h)));
   }
 }

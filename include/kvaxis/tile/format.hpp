@@ -236,8 +236,9 @@ inline void describe(tile_format& f, const format_request& q, const allocator& m
   f.value_codec = q.value.codec;
   f.key_limit = q.key.limit;
   f.value_limit = q.value.limit;
+  const codec_table* const hot = q.key.codec->hot;
   f.key = make_block_layout(role::key, q.key.policy, q.key.codec->bits, q.key.codec->members, q.key.codec->member_bytes,
-                            q.head_dim, q.tokens);
+                            q.head_dim, q.tokens, hot != nullptr ? hot->bits - q.key.codec->bits : 0);
   f.value = make_block_layout(role::value, q.value.policy, q.value.codec->bits, q.value.codec->members,
                               q.value.codec->member_bytes, q.value_dim, q.tokens);
   f.pairs = q.key.policy.rotation == post ? 0 : q.rope->pairs_count;
