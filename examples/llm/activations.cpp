@@ -24,13 +24,17 @@ void dump_activations(const model& model, thread_pool& pool, const std::vector<i
                       const std::vector<int>& layers, const std::string& path) {
   const model_shape& shape = model.shape();
   const int count = static_cast<int>(tokens.size()), queries_kept = (count + 7) / 8;
+  const double theta = shape.theta_of(layers.front());
+  for (const int layer : layers) {
+    if (shape.theta_of(layer) != theta) throw gguf_error("layers that rotate with another theta need another file");
+  }
   std::ofstream file(path, std::ios::binary);
   file.write("kvaxact1", 8);
-  for (const int field :
-       {static_cast<int>(layers.size()), count, queries_kept, shape.kv_heads, shape.query_heads, shape.head_dim, 1}) {
+  for (const int field : {static_cast<int>(layers.size()), count, queries_kept, shape.kv_heads, shape.query_heads,
+                          shape.head_dim, shape.pairs == kvaxis::rope_layout::interleaved ? 1 : 0}) {
     write(file, std::int32_t{field});
   }
-  write(file, shape.theta);
+  write(file, theta);
   cache_options exact;
   exact.policy = "k:f32,v:f32";
   exact.window = count;

@@ -15,7 +15,8 @@
 
 namespace llm {
 
-// Keeps the queries of the last eighth of the tokens. Throws gguf_error if the file cannot be written.
+// Keeps the queries of the last eighth of the tokens. Throws gguf_error if the layers, at least one, do not rotate alike
+// or if the file cannot be written.
 void dump_activations(const model& model, thread_pool& pool, const std::vector<int>& tokens,
                       const std::vector<int>& layers, const std::string& path);
 

@@ -36,7 +36,10 @@ std::vector<int> question(const tokenizer& tokenizer, const std::string& text) {
 }
 
 bool is_end(const tokenizer& tokenizer, int token) {
-  return token == tokenizer.find("<|im_end|>") || token == tokenizer.find("<|endoftext|>");
+  for (const char* const end : {"<|im_end|>", "<|endoftext|>", "<eos>"}) {
+    if (token == tokenizer.find(end)) return true;
+  }
+  return false;
 }
 
 }  // namespace llm

@@ -64,10 +64,9 @@ class text_printer {
 };
 
 std::vector<int> prompt_tokens(const tokenizer& tokenizer, const generation_request& request) {
-  if (!request.chat) return tokenizer.encode(request.prompt);
-  std::vector<int> out = system_message(tokenizer, default_system_prompt);
-  const std::vector<int> asked = question(tokenizer, request.prompt);
-  out.insert(out.end(), asked.begin(), asked.end());
+  std::vector<int> out = request.chat ? system_message(tokenizer, default_system_prompt) : tokenizer.beginning();
+  const std::vector<int> rest = request.chat ? question(tokenizer, request.prompt) : tokenizer.encode(request.prompt);
+  out.insert(out.end(), rest.begin(), rest.end());
   return out;
 }
 

@@ -1,7 +1,6 @@
 #include "gguf.hpp"
 
 #include <cstring>
-#include <kvaxis/formats/half.hpp>
 #include <utility>
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF files are read as they lie in memory: little-endian");
@@ -14,29 +13,12 @@ enum value_type : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, stri
 
 constexpr std::size_t size_of_value[value_types] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};  // 0: it varies
 
-// Numbers per block and bytes per block of a tensor type. A block is an f16 scale, an f16 minimum (q4_1), and 32 codes.
-struct block {
-  std::size_t numbers, bytes;
-};
-
-bool find_block(std::uint32_t type, block& out) {
-  switch (static_cast<tensor_type>(type)) {
-    case tensor_type::f32: out = {1, 4}; return true;
-    case tensor_type::f16: out = {1, 2}; return true;
-    case tensor_type::q4_1: out = {32, 2 + 2 + 16}; return true;
-    case tensor_type::q8_0: out = {32, 2 + 32}; return true;
-  }
-  return false;
-}
-
 template <class T>
 T load(const std::uint8_t* from) {
   T out;
   std::memcpy(&out, from, sizeof(T));
   return out;
 }
-
-float load_half(const std::uint8_t* from) { return kvaxis::to_float(kvaxis::float16{load<std::uint16_t>(from)}); }
 
 // An unsigned number from 2^63 on comes out negative, below any limit that a caller sets.
 std::int64_t load_integer(std::uint32_t type, const std::uint8_t* from) {
@@ -64,29 +46,7 @@ std::string quoted(std::string_view key) {
 }  // namespace
 
 void dequantize_row(const gguf_tensor& tensor, std::size_t row, float* out) {
-  const std::uint8_t* from = tensor.data + row * tensor.row_bytes;
-  const std::uint8_t* const end = from + tensor.row_bytes;
-  switch (tensor.type) {
-    case tensor_type::f32: std::memcpy(out, from, tensor.row_bytes); return;
-    case tensor_type::f16:
-      for (; from != end; from += 2) *out++ = load_half(from);
-      return;
-    case tensor_type::q4_1:  // the low nibbles hold the first 16 codes of a block, the high ones the rest
-      for (; from != end; from += 20, out += 32) {
-        const float scale = load_half(from), minimum = load_half(from + 2);
-        for (int i = 0; i < 16; ++i) {
-          out[i] = scale * static_cast<float>(from[4 + i] & 15) + minimum;
-          out[i + 16] = scale * static_cast<float>(from[4 + i] >> 4) + minimum;
-        }
-      }
-      return;
-    case tensor_type::q8_0:
-      for (; from != end; from += 34, out += 32) {
-        const float scale = load_half(from);
-        for (int i = 0; i < 32; ++i) out[i] = scale * static_cast<float>(static_cast<std::int8_t>(from[2 + i]));
-      }
-      return;
-  }
+  dequantize_blocks(tensor.type, tensor.data + row * tensor.row_bytes, tensor.row_blocks, out);
 }
 
 // Walks through the file and never past its end. `what` names the part being read in the error.
@@ -152,15 +112,15 @@ gguf_tensor gguf_file::read_tensor(reader& from, const std::string& name, std::u
     if (i == 0) out.columns = length;
   }
   const auto type = from.number<std::uint32_t>(what);
-  block layout{};
-  if (!find_block(type, layout)) {
-    throw gguf_error(what + " has type " + std::to_string(type) +
-                     "; this reader knows F32 (0), F16 (1), Q4_1 (3), Q8_0 (8)");
+  block_size block{};
+  if (!find_block_size(type, block)) {
+    throw gguf_error(what + " has type " + std::to_string(type) + "; this reader knows " + known_tensor_types);
   }
-  if (out.columns % layout.numbers != 0) damaged(what + " has rows that are not whole blocks");
+  if (out.columns % block.numbers != 0) damaged(what + " has rows that are not whole blocks");
   out.type = static_cast<tensor_type>(type);
   out.rows = numbers / out.columns;
-  out.row_bytes = out.columns / layout.numbers * layout.bytes;
+  out.row_blocks = out.columns / block.numbers;
+  out.row_bytes = out.row_blocks * block.bytes;
   offset = from.number<std::uint64_t>(what);
   return out;
 }
@@ -251,12 +211,21 @@ std::vector<std::string_view> gguf_file::texts(const std::string& key) const {
   return out;
 }
 
-std::vector<std::int32_t> gguf_file::integers(const std::string& key) const {
+template <class T>
+std::vector<T> gguf_file::numbers(const std::string& key, std::uint32_t type, const char* kind) const {
   const value& v = find(key, true);
-  if (v.type != i32) throw gguf_error("metadata value " + quoted(key) + " is not a list of integers");
-  std::vector<std::int32_t> out(v.count);
-  if (v.count != 0) std::memcpy(out.data(), v.data, v.count * sizeof(std::int32_t));
+  if (v.type != type) throw gguf_error("metadata value " + quoted(key) + " is not a list of " + kind);
+  std::vector<T> out(v.count);
+  if (v.count != 0) std::memcpy(out.data(), v.data, v.count * sizeof(T));
   return out;
+}
+
+std::vector<std::int32_t> gguf_file::integers(const std::string& key) const {
+  return numbers<std::int32_t>(key, i32, "integers");
+}
+
+std::vector<float> gguf_file::reals(const std::string& key) const {
+  return numbers<float>(key, f32, "floating-point numbers");
 }
 
 }  // namespace llm

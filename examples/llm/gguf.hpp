@@ -11,19 +11,18 @@
 #include <string_view>
 #include <vector>
 
+#include "tensor_types.hpp"
+
 namespace llm {
 
 class gguf_error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The tensor types that this reader knows, with the file's numbers for them.
-enum class tensor_type : std::uint32_t { f32 = 0, f16 = 1, q4_1 = 3, q8_0 = 8 };
-
 struct gguf_tensor {
   tensor_type type;
   std::size_t rows, columns;  // the numbers of a row are adjacent
-  std::size_t row_bytes;
+  std::size_t row_blocks, row_bytes;
   const std::uint8_t* data;  // rows * row_bytes bytes, all inside the file
 };
 
@@ -43,6 +42,7 @@ class gguf_file {
   [[nodiscard]] std::string_view text(const std::string& key) const;
   [[nodiscard]] std::vector<std::string_view> texts(const std::string& key) const;
   [[nodiscard]] std::vector<std::int32_t> integers(const std::string& key) const;
+  [[nodiscard]] std::vector<float> reals(const std::string& key) const;
 
   [[nodiscard]] const std::map<std::string, gguf_tensor>& tensors() const { return tensors_; }
 
@@ -58,6 +58,8 @@ class gguf_file {
   [[nodiscard]] static value read_value(reader& from, const std::string& key);
   [[nodiscard]] static gguf_tensor read_tensor(reader& from, const std::string& name, std::uint64_t& offset);
   [[nodiscard]] const value& find(const std::string& key, bool is_array) const;
+  template <class T>
+  [[nodiscard]] std::vector<T> numbers(const std::string& key, std::uint32_t type, const char* kind) const;
 
   std::map<std::string, value> metadata_;
   std::map<std::string, gguf_tensor> tensors_;

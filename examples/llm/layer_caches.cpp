@@ -1,7 +1,6 @@
 #include "layer_caches.hpp"
 
 #include <algorithm>
-#include <kvaxis/cache/make_cache.hpp>
 #include <kvaxis/cache/plan.hpp>
 #include <stdexcept>
 
@@ -21,27 +20,22 @@ void rotate_rows(const kvaxis::rope& rope, int first, int head_dim, matrix& rows
 layer_caches::layer_caches(const model_shape& shape, const cache_options& options, int tokens, thread_pool& pool,
                            const kvaxis::allocator& memory)
     : shape_(shape), options_(options), pool_(pool) {
-  config_.kv_heads = shape.kv_heads;
-  config_.head_dim = shape.head_dim;
-  config_.window = options.window;
-  config_.pins = options.pins;
-  config_.growth = options.growth;
-  kvaxis::rope_parameters rotation;
-  rotation.head_dim = shape.head_dim;
-  rotation.rotary_dim = shape.rotary_dim;
-  rotation.theta = shape.theta;
-  // Files of this architecture have their weights permuted for interleaved pairs.
-  rotation.layout = kvaxis::rope_layout::interleaved;
-  kvaxis::check(kvaxis::make_rope(rotation, config_.rope));
-
   kvaxis::named_policy policy;
   kvaxis::check(kvaxis::find_policy(options.policy, policy));
   rotates_outside_ = policy.keys.policy.rotation == kvaxis::post;
   if (rotates_outside_ && options.context != 0) {
     throw std::invalid_argument("a context cannot shift keys that are stored rotated: " + options.policy);
   }
-  const std::vector<kvaxis::layer_config> layers(static_cast<std::size_t>(shape.layers),
-                                                 {policy.apply(config_), policy.keys, policy.values});
+  std::vector<kvaxis::layer_config> layers;
+  for (int i = 0; i < shape.layers; ++i) {
+    kvaxis::rope_parameters rotation;
+    rotation.head_dim = shape.head_dim;
+    rotation.rotary_dim = shape.rotary_dim;
+    rotation.theta = shape.theta_of(i);
+    rotation.layout = shape.pairs;
+    kvaxis::check(kvaxis::make_rope(rotation, ropes_.emplace_back()));
+    layers.push_back(configure(i, policy));
+  }
   kvaxis::check(kvaxis::sequence::create(layers.data(), shape.layers, memory, sequence_));
   kvaxis::check(sequence_.reserve(options.context == 0 ? tokens : std::min(tokens, options.context)));
 }
@@ -50,17 +44,29 @@ layer_caches::layer_caches(const layer_caches& other)
     : shape_(other.shape_),
       options_(other.options_),
       pool_(other.pool_),
-      config_(other.config_),
+      ropes_(other.ropes_),
       rotates_outside_(other.rotates_outside_) {
   kvaxis::check(other.sequence_.fork(sequence_));
+}
+
+kvaxis::layer_config layer_caches::configure(int layer, const kvaxis::named_policy& policy) const {
+  kvaxis::cache_config config;
+  config.kv_heads = shape_.kv_heads;
+  config.head_dim = shape_.head_dim;
+  config.window = options_.window;
+  config.pins = options_.pins;
+  config.growth = options_.growth;
+  config.rope = ropes_[static_cast<std::size_t>(layer)];
+  return {policy.apply(config), policy.keys, policy.values};
 }
 
 matrix layer_caches::attend(int layer, matrix& queries, matrix& keys, const matrix& values) {
   kvaxis::any_kv_cache& cache = sequence_[layer];
   const int first = static_cast<int>(cache.size()), count = static_cast<int>(queries.rows());
   if (rotates_outside_) {
-    rotate_rows(config_.rope, first, shape_.head_dim, queries);
-    rotate_rows(config_.rope, first, shape_.head_dim, keys);
+    const kvaxis::rope& rope = ropes_[static_cast<std::size_t>(layer)];
+    rotate_rows(rope, first, shape_.head_dim, queries);
+    rotate_rows(rope, first, shape_.head_dim, keys);
   }
   kvaxis::check(cache.append(keys.data(), values.data(), count));
   if (options_.fold_before_attention) kvaxis::check(cache.flush());
@@ -68,6 +74,7 @@ matrix layer_caches::attend(int layer, matrix& queries, matrix& keys, const matr
   kvaxis::attend_options attention;
   attention.query_heads = shape_.query_heads;
   attention.arithmetic = options_.arithmetic;
+  if (shape_.is_local(layer)) attention.sliding_window = shape_.sliding_window;
   workspace_.resize(std::max(workspace_.size(), cache.workspace_bytes(count, attention)));
   matrix out(count, queries.cols());
   kvaxis::check(cache.attend(queries.data(), count, first, attention, out.data(), nullptr,
@@ -105,10 +112,15 @@ std::size_t layer_caches::bytes() const {
 
 std::size_t layer_caches::bytes_at(int tokens) const {
   kvaxis::named_policy policy;
-  kvaxis::cache_bytes layer;
   kvaxis::check(kvaxis::find_policy(options_.policy, policy));
-  kvaxis::check(kvaxis::plan_cache(policy.apply(config_), policy.keys, policy.values, tokens, layer));
-  return static_cast<std::size_t>(shape_.layers) * (layer.total() - layer.spare);
+  std::size_t total = 0;
+  for (int i = 0; i < shape_.layers; ++i) {
+    const kvaxis::layer_config layer = configure(i, policy);
+    kvaxis::cache_bytes bytes;
+    kvaxis::check(kvaxis::plan_cache(layer.config, layer.keys, layer.values, tokens, bytes));
+    total += bytes.total() - bytes.spare;
+  }
+  return total;
 }
 
 std::size_t layer_caches::f16_bytes_at(int tokens) const {

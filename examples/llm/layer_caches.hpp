@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <kvaxis/cache/make_cache.hpp>
 #include <kvaxis/cache/sequence.hpp>
 #include <string>
 #include <vector>
@@ -23,9 +24,9 @@ struct cache_options {
 
 class layer_caches {
  public:
-  // Empty caches with room for `tokens`, or the context if that is less. `memory` must outlive them and their copies. Throws kvaxis::error, for example
-  // if the policy's name is unknown, and std::invalid_argument if it stores
-  // rotated keys, which cannot move, and the context is limited.
+  // Empty caches with room for `tokens`, or the context if that is less. `memory` must outlive them and their copies.
+  // Throws kvaxis::error, for example if the policy's name is unknown, and std::invalid_argument if it stores rotated
+  // keys, which cannot move, and the context is limited.
   layer_caches(const model_shape& shape, const cache_options& options, int tokens, thread_pool& pool,
                const kvaxis::allocator& memory = {});
   // A copy is a fork: it shares all that is stored, until one of the two stores more.
@@ -54,13 +55,15 @@ class layer_caches {
   [[nodiscard]] double bits_per_value() const;  // of the folded tokens; 32, the bits of the others, if none is folded
 
  private:
+  // `policy` must outlive the result.
+  [[nodiscard]] kvaxis::layer_config configure(int layer, const kvaxis::named_policy& policy) const;
   [[nodiscard]] std::size_t numbers_per_token() const;  // of one layer
 
   model_shape shape_;
   cache_options options_;
   thread_pool& pool_;
-  kvaxis::cache_config config_;
-  bool rotates_outside_;  // the policy stores keys as they are after the rotation
+  std::vector<kvaxis::rope> ropes_;  // of each layer
+  bool rotates_outside_;             // the policy stores keys as they are after the rotation
   kvaxis::sequence sequence_;
   std::vector<unsigned char> workspace_;
 };

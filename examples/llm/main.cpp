@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <set>
 
@@ -126,7 +127,8 @@ std::string read_text(const std::string& path) {
   return out;
 }
 
-// The slice of the text's tokens that the options ask for.
+// The slice of the text's tokens that the options ask for; where the model wants a token before every text, that one
+// comes first and counts as one of them.
 std::vector<int> text_tokens(const llm::tokenizer& tokenizer, const options& o) {
   const std::vector<int> all = tokenizer.encode(read_text(*o.text));
   const auto size = static_cast<std::int64_t>(all.size());
@@ -136,7 +138,9 @@ std::vector<int> text_tokens(const llm::tokenizer& tokenizer, const options& o) 
                       " tokens; --token-offset and --tokens (at least 2) ask for " + std::to_string(o.token_offset) +
                       " to " + std::to_string(end));
   }
-  return {all.begin() + o.token_offset, all.begin() + end};
+  std::vector<int> out = tokenizer.beginning();
+  out.insert(out.end(), all.begin() + o.token_offset, all.begin() + end - static_cast<std::ptrdiff_t>(out.size()));
+  return out;
 }
 
 void dump(const llm::model& model, thread_pool& pool, const std::vector<int>& tokens, const options& o) {
@@ -154,7 +158,8 @@ void dump(const llm::model& model, thread_pool& pool, const std::vector<int>& to
 void run(const options& o) {
   const llm::mapped_file file(o.model.empty() ? default_model() : o.model);
   const llm::gguf_file contents(file.data(), file.size());
-  const llm::tokenizer tokenizer(contents);
+  const std::unique_ptr<const llm::tokenizer> read = llm::read_tokenizer(contents);
+  const llm::tokenizer& tokenizer = *read;
   thread_pool pool(o.threads);
   const llm::model model(contents, pool);
   if (tokenizer.size() > model.shape().vocabulary) {

@@ -9,30 +9,6 @@
 namespace llm {
 namespace {
 
-model_shape read_shape(const gguf_file& file) {
-  if (file.text("general.architecture") != "llama") throw gguf_error("the model's architecture is not 'llama'");
-  const std::string scaling = "llama.rope.scaling.type";
-  if (file.has(scaling) && file.text(scaling) != "none")
-    throw gguf_error("this example knows no scaling of the rotation");
-  const auto integer = [&](const char* key, int high) {
-    return static_cast<int>(file.integer(std::string("llama.") + key, 1, high));
-  };
-  model_shape s{};
-  s.layers = integer("block_count", 1024);
-  s.embedding = integer("embedding_length", 1 << 16);
-  s.feed_forward = integer("feed_forward_length", 1 << 18);
-  s.query_heads = integer("attention.head_count", 1024);
-  s.kv_heads = file.has("llama.attention.head_count_kv") ? integer("attention.head_count_kv", 1024) : s.query_heads;
-  s.head_dim = file.has("llama.attention.key_length") ? integer("attention.key_length", kvaxis::max_head_dim)
-                                                      : s.embedding / s.query_heads;
-  s.rotary_dim = file.has("llama.rope.dimension_count") ? integer("rope.dimension_count", s.head_dim) : s.head_dim;
-  s.context = integer("context_length", 1 << 24);
-  s.epsilon = static_cast<float>(file.real("llama.attention.layer_norm_rms_epsilon"));
-  s.theta = file.has("llama.rope.freq_base") ? file.real("llama.rope.freq_base") : 10000.0;
-  if (s.query_heads % s.kv_heads != 0) throw gguf_error("the query heads are not a multiple of the kv heads");
-  return s;
-}
-
 // Takes tensors by name, checks their shapes, and remembers how many it has taken.
 class weights_reader {
  public:
@@ -69,13 +45,24 @@ class weights_reader {
   std::size_t taken_ = 0;
 };
 
-matrix normalized(const matrix& x, const row_vector& weights, float epsilon) {
-  matrix out(x.rows(), x.cols());
-  for (Eigen::Index i = 0; i < x.rows(); ++i) {
-    const float mean_square = x.row(i).squaredNorm() / static_cast<float>(x.cols());
-    out.row(i) = x.row(i).cwiseProduct(weights) / std::sqrt(mean_square + epsilon);
+// Every run of as many numbers as there are weights is normalized on its own: a token, or each of its heads. A layer has
+// no weights where its architecture has no normalization.
+matrix normalized(matrix x, const row_vector& weights, float epsilon) {
+  if (weights.size() == 0) return x;
+  Eigen::Map<matrix> runs(x.data(), x.size() / weights.size(), weights.size());
+  for (Eigen::Index i = 0; i < runs.rows(); ++i) {
+    const float mean_square = runs.row(i).squaredNorm() / static_cast<float>(runs.cols());
+    runs.row(i) = runs.row(i).cwiseProduct(weights) / std::sqrt(mean_square + epsilon);
   }
-  return out;
+  return x;
+}
+
+// SiLU, x / (1 + e^-x), or GELU as tanh approximates it, x (1 + tanh(y)) / 2 = x / (1 + e^-2y).
+matrix activated(const matrix& x, architecture family) {
+  const auto all = x.array();
+  if (family == architecture::llama) return all / (1.0F + (-all).exp());
+  constexpr float twice_root_2_over_pi = 1.5957691216F;
+  return all / (1.0F + (-twice_root_2_over_pi * (all + 0.044715F * all.cube())).exp());
 }
 
 }  // namespace
@@ -102,6 +89,12 @@ model::model(const gguf_file& file, thread_pool& pool) : shape_(read_shape(file)
     l.key = take("attn_k", kv_width, s.embedding);
     l.value = take("attn_v", kv_width, s.embedding);
     l.output = take("attn_output", s.embedding, query_width);
+    if (s.family == architecture::gemma3) {
+      l.query_norm = take("attn_q_norm", 1, s.head_dim);
+      l.key_norm = take("attn_k_norm", 1, s.head_dim);
+      l.post_attention_norm = take("post_attention_norm", 1, s.embedding);
+      l.post_feed_forward_norm = take("post_ffw_norm", 1, s.embedding);
+    }
     l.feed_forward_norm = take("ffn_norm", 1, s.embedding);
     l.gate = take("ffn_gate", s.feed_forward, s.embedding);
     l.up = take("ffn_up", s.feed_forward, s.embedding);
@@ -124,24 +117,28 @@ matrix model::product(const matrix& x, const matrix& weights) const {
 }
 
 matrix model::forward(const std::vector<int>& tokens, layer_caches& caches, const observer& observe) const {
+  const float epsilon = shape_.epsilon;
+  const float scale = shape_.family == architecture::gemma3 ? std::sqrt(static_cast<float>(shape_.embedding)) : 1.0F;
   matrix x(static_cast<Eigen::Index>(tokens.size()), shape_.embedding);
-  for (std::size_t i = 0; i < tokens.size(); ++i) x.row(static_cast<Eigen::Index>(i)) = embeddings_.row(tokens[i]);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    x.row(static_cast<Eigen::Index>(i)) = scale * embeddings_.row(tokens[i]);
+  }
   for (int i = 0; i < shape_.layers; ++i) {
     const layer& l = layers_[static_cast<std::size_t>(i)];
-    const matrix before_attention = normalized(x, l.attention_norm, shape_.epsilon);
-    matrix queries = product(before_attention, l.query);
-    matrix keys = product(before_attention, l.key);
+    const matrix before_attention = normalized(x, l.attention_norm, epsilon);
+    matrix queries = normalized(product(before_attention, l.query), l.query_norm, epsilon);
+    matrix keys = normalized(product(before_attention, l.key), l.key_norm, epsilon);
     const matrix values = product(before_attention, l.value);
     if (observe) observe(i, queries, keys, values);
-    x += product(caches.attend(i, queries, keys, values), l.output);
+    const matrix attended = caches.attend(i, queries, keys, values);
+    x += normalized(product(attended, l.output), l.post_attention_norm, epsilon);
 
-    const matrix before_feed_forward = normalized(x, l.feed_forward_norm, shape_.epsilon);
-    const matrix gate = product(before_feed_forward, l.gate);
+    const matrix before_feed_forward = normalized(x, l.feed_forward_norm, epsilon);
     matrix hidden = product(before_feed_forward, l.up);
-    hidden.array() *= gate.array() / (1.0F + (-gate.array()).exp());
-    x += product(hidden, l.down);
+    hidden.array() *= activated(product(before_feed_forward, l.gate), shape_.family).array();
+    x += normalized(product(hidden, l.down), l.post_feed_forward_norm, epsilon);
   }
-  return normalized(x, output_norm_, shape_.epsilon);
+  return normalized(x, output_norm_, epsilon);
 }
 
 matrix model::feed(const std::vector<int>& tokens, layer_caches& caches) const {

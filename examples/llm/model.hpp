@@ -1,4 +1,4 @@
-// The Llama architecture on the CPU: weights as f32 Eigen matrices, the products by Eigen, the attention and its keys
+// The architectures of Llama and Gemma 3 on the CPU: weights as f32 Eigen matrices, the products by Eigen, the attention and its keys
 // and values by kvaxis (layer_caches).
 #pragma once
 
@@ -8,6 +8,7 @@
 
 #include "../thread_pool.hpp"
 #include "gguf.hpp"
+#include "model_shape.hpp"
 
 namespace llm {
 
@@ -15,12 +16,6 @@ class layer_caches;
 
 using matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;  // a row is a token
 using row_vector = Eigen::RowVectorXf;
-
-struct model_shape {
-  int layers, embedding, feed_forward, query_heads, kv_heads, head_dim, rotary_dim, context, vocabulary;
-  float epsilon;  // of the normalization
-  double theta;   // of the rotation
-};
 
 // Called with each layer's queries, keys and values [token][head][dim], before the rotation.
 using observer = std::function<void(int layer, const matrix& queries, const matrix& keys, const matrix& values)>;
@@ -43,7 +38,8 @@ class model {
  private:
   struct layer {
     row_vector attention_norm, feed_forward_norm;
-    matrix query, key, value, output, gate, up, down;  // [out][in]
+    row_vector query_norm, key_norm, post_attention_norm, post_feed_forward_norm;  // of Gemma 3; else empty
+    matrix query, key, value, output, gate, up, down;                              // [out][in]
   };
   [[nodiscard]] matrix product(const matrix& x, const matrix& weights) const;
 
