@@ -17,6 +17,7 @@ enum : std::uint32_t {
   type_u32 = 4,
   type_i32 = 5,
   type_f32 = 6,
+  type_bool = 7,
   type_string = 8,
   type_array = 9,
   type_u64 = 10
@@ -45,6 +46,33 @@ struct parts {
   std::uint64_t tensor_count = 0, value_count = 0;
   bytes values, tensors, data;
 
+  template <class T>
+  void add_number(const std::string& key, std::uint32_t type, T value) {
+    ++value_count;
+    put_key(values, key, type);
+    put(values, value);
+  }
+  void add_text(const std::string& key, const std::string& text) {
+    ++value_count;
+    put_key(values, key, type_string);
+    put_text(values, text);
+  }
+  template <class T>
+  void add_numbers(const std::string& key, std::uint32_t type, const std::vector<T>& list) {
+    add_list(key, type, list.size());
+    for (const T value : list) put(values, value);
+  }
+  void add_texts(const std::string& key, const std::vector<std::string>& list) {
+    add_list(key, type_string, list.size());
+    for (const std::string& text : list) put_text(values, text);
+  }
+  // The elements, if any, must follow.
+  void add_list(const std::string& key, std::uint32_t type, std::uint64_t count) {
+    ++value_count;
+    put_key(values, key, type_array);
+    put(values, type);
+    put(values, count);
+  }
   void add_tensor(const std::string& name, const std::vector<std::uint64_t>& lengths, std::uint32_t type,
                   std::uint64_t offset) {
     ++tensor_count;
@@ -69,32 +97,17 @@ struct parts {
   }
 };
 
-// One value of each kind that the example reads, and a tensor of each type.
+// One value of each kind that the example reads, and tensors of a few types.
 inline parts sound() {
   parts p;
-  const auto add = [&](const std::string& key, std::uint32_t type) {
-    ++p.value_count;
-    put_key(p.values, key, type);
-  };
-  add("small", type_u8);
-  put(p.values, std::uint8_t{200});
-  add("count", type_u32);
-  put(p.values, std::uint32_t{7});
-  add("huge", type_u64);
-  put(p.values, std::numeric_limits<std::uint64_t>::max());
-  add("real", type_f32);
-  put(p.values, 0.5F);
-  add("name", type_string);
-  put_text(p.values, "a name");
-  add("words", type_array);
-  put(p.values, std::uint32_t{type_string});
-  put(p.values, std::uint64_t{3});
-  for (const char* word : {"one", "", "three"}) put_text(p.values, word);
-  add("numbers", type_array);
-  put(p.values, std::uint32_t{type_i32});
-  put(p.values, std::uint64_t{2});
-  put(p.values, std::int32_t{-1});
-  put(p.values, std::int32_t{5});
+  p.add_number("small", type_u8, std::uint8_t{200});
+  p.add_number("count", type_u32, std::uint32_t{7});
+  p.add_number("huge", type_u64, std::numeric_limits<std::uint64_t>::max());
+  p.add_number("real", type_f32, 0.5F);
+  p.add_text("name", "a name");
+  p.add_texts("words", {"one", "", "three"});
+  p.add_numbers("numbers", type_i32, std::vector<std::int32_t>{-1, 5});
+  p.add_numbers("reals", type_f32, std::vector<float>{0.25F, -2.0F});
 
   p.add_tensor("f32", {3, 2}, 0, 0);
   for (int i = 0; i < 6; ++i) put(p.data, static_cast<float>(i));

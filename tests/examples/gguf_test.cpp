@@ -49,6 +49,7 @@ TEST(Gguf, metadata) {
   EXPECT_EQ(contents.text("name"), "a name");
   EXPECT_EQ(contents.texts("words"), (std::vector<std::string_view>{"one", "", "three"}));
   EXPECT_EQ(contents.integers("numbers"), (std::vector<std::int32_t>{-1, 5}));
+  EXPECT_EQ(contents.reals("reals"), (std::vector<float>{0.25F, -2.0F}));
   EXPECT_TRUE(contents.has("name"));
   EXPECT_FALSE(contents.has("names"));
 }
@@ -67,6 +68,8 @@ TEST(Gguf, metadata_of_another_kind_is_refused) {
   EXPECT_THROW((void)contents.texts("name"), gguf_error);
   EXPECT_THROW((void)contents.texts("numbers"), gguf_error);
   EXPECT_THROW((void)contents.integers("words"), gguf_error);
+  EXPECT_THROW((void)contents.integers("reals"), gguf_error);
+  EXPECT_THROW((void)contents.reals("numbers"), gguf_error);
 }
 
 TEST(Gguf, tensors) {
@@ -127,10 +130,7 @@ TEST(Gguf, absurd_counts_are_refused) {
 
     for (const std::uint32_t element : {type_u8, type_i32, type_u64, type_string}) {
       p = sound();
-      ++p.value_count;
-      put_key(p.values, "list", type_array);
-      put(p.values, std::uint32_t{element});
-      put(p.values, count);
+      p.add_list("list", element, count);
       EXPECT_NE(error_of(p.file()), "") << "elements " << count << " of type " << element;
     }
     p = sound();
@@ -144,18 +144,13 @@ TEST(Gguf, absurd_counts_are_refused) {
 TEST(Gguf, unknown_types_are_refused) {
   for (const std::uint32_t type : {13U, 14U, 0xFFFFFFFFU}) {
     parts p = sound();
-    ++p.value_count;
-    put_key(p.values, "value", type);
-    put(p.values, std::uint64_t{0});
+    p.add_number("value", type, std::uint64_t{0});
     EXPECT_NE(error_of(p.file()).find("has type " + std::to_string(type)), std::string::npos);
   }
   parts p = sound();  // a list of lists
-  ++p.value_count;
-  put_key(p.values, "lists", type_array);
-  put(p.values, std::uint32_t{type_array});
-  put(p.values, std::uint64_t{0});
+  p.add_list("lists", type_array, 0);
   EXPECT_NE(error_of(p.file()), "");
-  for (const std::uint32_t type : {2U, 4U, 9U, 12U, 0xFFFFFFFFU}) {
+  for (const std::uint32_t type : {2U, 4U, 9U, 13U, 0xFFFFFFFFU}) {
     p = sound();
     p.add_tensor("other", {32}, type, 0);
     EXPECT_NE(error_of(p.file()).find("'other' has type " + std::to_string(type)), std::string::npos);
@@ -172,8 +167,8 @@ TEST(Gguf, impossible_tensors_are_refused) {
   for (const shape& s :
        {shape{{}, 0, 0}, shape{{1, 1, 1, 1, 1}, 0, 0}, shape{{0}, 0, 0}, shape{{4, 0}, 0, 0}, shape{{much}, 0, 0},
         shape{{much, 2}, 0, 0}, shape{{2, much}, 0, 0}, shape{{std::uint64_t{1} << 32, std::uint64_t{1} << 32}, 0, 0},
-        shape{{31}, 3, 0}, shape{{33}, 8, 0}, shape{{4}, 0, 8}, shape{{4}, 0, 1024}, shape{{4}, 0, ~std::uint64_t{31}},
-        shape{{1000}, 0, 0}, shape{{32, 3}, 8, 96}}) {
+        shape{{31}, 3, 0}, shape{{33}, 8, 0}, shape{{128}, 12, 0}, shape{{384}, 14, 0}, shape{{4}, 0, 8},
+        shape{{4}, 0, 1024}, shape{{4}, 0, ~std::uint64_t{31}}, shape{{1000}, 0, 0}, shape{{32, 3}, 8, 96}}) {
     parts p = sound();
     p.add_tensor("bad", s.lengths, s.type, s.offset);
     EXPECT_NE(error_of(p.file()), "") << (s.lengths.empty() ? 0 : s.lengths[0]) << " type " << s.type << " at "
@@ -186,18 +181,14 @@ TEST(Gguf, names_that_occur_twice_are_refused) {
   p.add_tensor("f32", {3}, 0, 0);
   EXPECT_NE(error_of(p.file()).find("twice"), std::string::npos);
   p = sound();
-  ++p.value_count;
-  put_key(p.values, "name", type_u8);
-  put(p.values, std::uint8_t{0});
+  p.add_number("name", type_u8, std::uint8_t{0});
   EXPECT_NE(error_of(p.file()).find("twice"), std::string::npos);
 }
 
 TEST(Gguf, alignment) {
   const auto with_alignment = [](std::uint32_t alignment) {
     parts p = sound();
-    ++p.value_count;
-    put_key(p.values, "general.alignment", type_u32);
-    put(p.values, alignment);
+    p.add_number("general.alignment", type_u32, alignment);
     return p;
   };
   const bytes file = with_alignment(16).file(nullptr, 16);

@@ -124,6 +124,40 @@ TEST_F(LayerCaches, the_smallest_context) {
   EXPECT_EQ(caches.make_room(), 1);
 }
 
+// As Gemma has them: the first of two layers sees 8 tokens and rotates with a theta of its own. What a token gets there
+// is what it gets where no others are, and what it gets from the second layer does not depend on the first.
+TEST_F(LayerCaches, local_layers_slide_and_rotate_on_their_own) {
+  llm::model_shape global = shape, mixed = shape;
+  global.pairs = mixed.pairs = kvaxis::rope_layout::half_split;
+  mixed.global_every = 2;
+  mixed.sliding_window = 8;
+  mixed.local_theta = 100.0;
+  llm::model_shape local = global;
+  local.theta = mixed.local_theta;
+  constexpr int count = 40;
+  test::numbers random(1);
+  matrix rows[3] = {matrix(count, 4 * 32), matrix(count, 2 * 32), matrix(count, 2 * 32)};
+  for (matrix& m : rows) {
+    const std::vector<float> numbers = random.uniforms(static_cast<std::size_t>(m.size()));
+    std::copy(numbers.begin(), numbers.end(), m.data());
+  }
+  // What the last token gets from a layer that is given the last `tokens` tokens.
+  const auto last = [&](layer_caches& caches, int layer, int tokens) {
+    matrix queries = rows[0].bottomRows(tokens), keys = rows[1].bottomRows(tokens);
+    const matrix values = rows[2].bottomRows(tokens);
+    return matrix(caches.attend(layer, queries, keys, values).bottomRows(1));
+  };
+  for (const char* const policy : {"k:f32,v:f32", "k:int4-token64-post,v:int4-token64"}) {  // which rotates outside
+    llm::cache_options o;
+    o.policy = policy;
+    layer_caches caches(mixed, o, 0, pool), all(global, o, 0, pool), few(local, o, 0, pool);
+    const matrix first = last(caches, 0, count), second = last(caches, 1, count);
+    EXPECT_TRUE(first.isApprox(last(few, 0, 8), 1e-5F)) << policy;
+    EXPECT_TRUE(second.isApprox(last(all, 1, count), 1e-5F)) << policy;
+    EXPECT_FALSE(first.isApprox(second, 1e-2F)) << policy;
+  }
+}
+
 TEST_F(LayerCaches, keys_that_came_in_rotated_cannot_shift) {
   llm::cache_options o = options(100);
   o.policy = "k:int4-token64-post,v:int4-token64";

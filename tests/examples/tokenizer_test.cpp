@@ -1,9 +1,11 @@
-// The tokenizer of the llm example, on a vocabulary of the 256 bytes and a few merges.
-#include "../../examples/llm/tokenizer.hpp"
-
+// The byte-level BPE of the llm example, on a vocabulary of the 256 bytes and a few merges; and how a file chooses its
+// tokenizer.
 #include <gtest/gtest.h>
 
-#include "../../examples/llm/unicode.hpp"
+#include <llm/byte_pair_tokenizer.hpp>
+#include <llm/unicode.hpp>
+
+#include "gguf_parts.hpp"
 
 namespace {
 
@@ -42,7 +44,7 @@ const std::vector<std::string> tokens = spellings();
 const std::vector<std::string> merges = {"h e", "l l", "he ll", "hell o", space + " h", "l o"};
 
 struct tiny : testing::Test {
-  llm::tokenizer t{views(tokens), views(merges), pre_tokenizer::smollm, -1};
+  llm::byte_pair_tokenizer t{views(tokens), views(merges), pre_tokenizer::smollm, {}};
 
   std::vector<std::string> pieces(const std::string& text) const {
     std::vector<std::string> out;
@@ -82,16 +84,58 @@ TEST_F(tiny, control_tokens_are_not_found_in_text) {
 TEST(Tokenizer, a_byte_without_a_token) {
   std::vector<std::string> fewer = alphabet();
   fewer[0] = "<unknown>";  // was "!"
-  const llm::tokenizer strict(views(fewer), {}, pre_tokenizer::gpt2, -1),
-      lenient(views(fewer), {}, pre_tokenizer::gpt2, 0);
+  const llm::byte_pair_tokenizer strict(views(fewer), {}, pre_tokenizer::gpt2, {}),
+      lenient(views(fewer), {}, pre_tokenizer::gpt2, {0, -1});
   EXPECT_THROW((void)strict.encode("a!"), llm::gguf_error);
   EXPECT_EQ(lenient.encode("a!").back(), 0);
 }
 
 TEST(Tokenizer, bad_merges_are_refused) {
   for (const std::string bad : {"", "he", "h", "h e l", "zz y", "h zz", "x y", " "}) {
-    EXPECT_THROW(llm::tokenizer(views(tokens), {bad}, pre_tokenizer::smollm, -1), llm::gguf_error) << bad;
+    EXPECT_THROW(llm::byte_pair_tokenizer(views(tokens), {bad}, pre_tokenizer::smollm, {}), llm::gguf_error) << bad;
   }
+}
+
+// A file's vocabulary of three tokens, for either tokenizer.
+gguf_parts::parts vocabulary(const std::string& model) {
+  gguf_parts::parts p;
+  p.add_text("tokenizer.ggml.model", model);
+  p.add_text("tokenizer.ggml.pre", "gpt-2");
+  p.add_texts("tokenizer.ggml.tokens", {"<bos>", "a", "aa"});
+  p.add_texts("tokenizer.ggml.merges", {"a a"});
+  p.add_numbers("tokenizer.ggml.scores", gguf_parts::type_f32, std::vector<float>{0, -1, -2});
+  p.add_numbers("tokenizer.ggml.token_type", gguf_parts::type_i32, std::vector<std::int32_t>{3, 1, 1});
+  p.add_number("tokenizer.ggml.bos_token_id", gguf_parts::type_u32, std::uint32_t{0});
+  return p;
+}
+
+std::unique_ptr<const llm::tokenizer> read(const gguf_parts::parts& p) {
+  const gguf_parts::bytes file = p.file();
+  return llm::read_tokenizer(llm::gguf_file(file.data(), file.size()));
+}
+
+TEST(Tokenizer, a_file_chooses_its_tokenizer) {
+  for (const std::string model : {"gpt2", "llama"}) {
+    gguf_parts::parts p = vocabulary(model);
+    p.add_number("tokenizer.ggml.add_space_prefix", gguf_parts::type_u8, std::uint8_t{0});
+    EXPECT_EQ(read(p)->encode("aaa"), (std::vector<int>{2, 1})) << model;
+  }
+  EXPECT_THROW(read(vocabulary("bert")), llm::gguf_error);
+}
+
+TEST(Tokenizer, a_file_says_what_a_text_begins_with) {
+  EXPECT_EQ(read(vocabulary("gpt2"))->beginning(), std::vector<int>{});
+  EXPECT_EQ(read(vocabulary("llama"))->beginning(), std::vector<int>{0});
+  for (const std::string model : {"gpt2", "llama"}) {
+    for (const bool wanted : {false, true}) {
+      gguf_parts::parts p = vocabulary(model);
+      p.add_number("tokenizer.ggml.add_bos_token", gguf_parts::type_bool, wanted);
+      EXPECT_EQ(read(p)->beginning().size(), wanted ? 1U : 0U) << model;
+    }
+  }
+  gguf_parts::parts p = vocabulary("llama");
+  p.add_number("tokenizer.ggml.unknown_token_id", gguf_parts::type_u32, std::uint32_t{3});
+  EXPECT_THROW(read(p), llm::gguf_error);  // there are three tokens, 0 to 2
 }
 
 TEST(Tokenizer, words_of_gpt2) {
