@@ -57,10 +57,13 @@ kvaxis::layer_config layer_caches::configure(int layer, const kvaxis::named_poli
   config.pins = options_.pins;
   config.growth = options_.growth;
   config.rope = ropes_[static_cast<std::size_t>(layer)];
-  return {policy.apply(config), policy.keys, policy.values};
+  kvaxis::layer_config out{policy.apply(config), policy.keys, policy.values};
+  if (options_.key_codec != nullptr) out.keys.codec = options_.key_codec;
+  if (options_.value_codec != nullptr) out.values.codec = options_.value_codec;
+  return out;
 }
 
-matrix layer_caches::attend(int layer, matrix& queries, matrix& keys, const matrix& values) {
+matrix layer_caches::attend(int layer, matrix& queries, matrix& keys, const matrix& values, kvaxis::fold_mode mode) {
   kvaxis::any_kv_cache& cache = sequence_[layer];
   const int first = static_cast<int>(cache.size()), count = static_cast<int>(queries.rows());
   if (rotates_outside_) {
@@ -68,7 +71,7 @@ matrix layer_caches::attend(int layer, matrix& queries, matrix& keys, const matr
     rotate_rows(rope, first, shape_.head_dim, queries);
     rotate_rows(rope, first, shape_.head_dim, keys);
   }
-  kvaxis::check(cache.append(keys.data(), values.data(), count));
+  kvaxis::check(cache.append(keys.data(), values.data(), count, kvaxis::next, mode));
   if (options_.fold_before_attention) kvaxis::check(cache.flush());
 
   kvaxis::attend_options attention;
@@ -79,14 +82,15 @@ matrix layer_caches::attend(int layer, matrix& queries, matrix& keys, const matr
   matrix out(count, queries.cols());
   kvaxis::check(cache.attend(queries.data(), count, first, attention, out.data(), nullptr,
                              {workspace_.data(), workspace_.size()}, pool_));
+  if (mode == kvaxis::fold_mode::deferred) kvaxis::check(cache.fold());
   return out;
 }
 
-int layer_caches::step_size(int most) const {
-  const int first = size();
+int layer_caches::step_size(int most, int layer) const {
+  const int first = static_cast<int>(sequence_[layer].size());
   if (options_.context != 0) most = std::min(most, options_.context - first);
   if (options_.fold_before_attention) return most;
-  const int tile = sequence_[0].format()->tokens;
+  const int tile = sequence_[layer].format()->tokens;
   const int first_fold = options_.pins + options_.window + tile - 1;  // the token whose arrival folds the first tile
   const int next_fold = first < first_fold ? first_fold : first + tile - (first - first_fold) % tile;
   return std::min(most, next_fold - first);

@@ -20,6 +20,9 @@ struct cache_options {
   float growth = 2.0F;                 // see cache_config
   kvaxis::arithmetic arithmetic = kvaxis::arithmetic::automatic;
   int context = 0;  // tokens held at most, see make_room(); pins + 2 at least, or 0 for no limit
+  // Codecs without a name, in place of those that the policy names; null: the policy's.
+  const kvaxis::codec_table* key_codec = nullptr;
+  const kvaxis::codec_table* value_codec = nullptr;
 };
 
 class layer_caches {
@@ -34,12 +37,13 @@ class layer_caches {
 
   // Appends the tokens' keys and values to the layer's cache and lets their queries attend, each to the tokens up to
   // its own. All are [token][head][dim] before the rotation; queries and keys are overwritten if the policy rotates
-  // outside the cache.
-  [[nodiscard]] matrix attend(int layer, matrix& queries, matrix& keys, const matrix& values);
+  // outside the cache. Deferred: what the tokens fold is folded when they have attended.
+  [[nodiscard]] matrix attend(int layer, matrix& queries, matrix& keys, const matrix& values,
+                              kvaxis::fold_mode mode = kvaxis::fold_mode::now);
 
-  // How many of the next `most` tokens one step may take for the result to be that of a decoder that appends and attends
-  // token by token: those before the token whose arrival folds the next tile, or finds the context full.
-  [[nodiscard]] int step_size(int most) const;
+  // How many of the layer's next `most` tokens one step may take for the result to be that of a decoder that appends and
+  // attends token by token: those before the token whose arrival folds the next tile, or finds the context full.
+  [[nodiscard]] int step_size(int most, int layer = 0) const;
 
   // Rolls back to the first `tokens` tokens.
   void truncate(int tokens);

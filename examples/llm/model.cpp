@@ -116,7 +116,7 @@ matrix model::product(const matrix& x, const matrix& weights) const {
   return out;
 }
 
-matrix model::forward(const std::vector<int>& tokens, layer_caches& caches, const observer& observe) const {
+matrix model::forward(const std::vector<int>& tokens, const attend_function& attend) const {
   const float epsilon = shape_.epsilon;
   const float scale = shape_.family == architecture::gemma3 ? std::sqrt(static_cast<float>(shape_.embedding)) : 1.0F;
   matrix x(static_cast<Eigen::Index>(tokens.size()), shape_.embedding);
@@ -129,9 +129,7 @@ matrix model::forward(const std::vector<int>& tokens, layer_caches& caches, cons
     matrix queries = normalized(product(before_attention, l.query), l.query_norm, epsilon);
     matrix keys = normalized(product(before_attention, l.key), l.key_norm, epsilon);
     const matrix values = product(before_attention, l.value);
-    if (observe) observe(i, queries, keys, values);
-    const matrix attended = caches.attend(i, queries, keys, values);
-    x += normalized(product(attended, l.output), l.post_attention_norm, epsilon);
+    x += normalized(product(attend(i, queries, keys, values), l.output), l.post_attention_norm, epsilon);
 
     const matrix before_feed_forward = normalized(x, l.feed_forward_norm, epsilon);
     matrix hidden = product(before_feed_forward, l.up);
@@ -144,10 +142,13 @@ matrix model::forward(const std::vector<int>& tokens, layer_caches& caches, cons
 matrix model::feed(const std::vector<int>& tokens, layer_caches& caches) const {
   const int count = static_cast<int>(tokens.size());
   matrix states(count, shape_.embedding);
+  const attend_function attend = [&](int i, matrix& queries, matrix& keys, const matrix& values) {
+    return caches.attend(i, queries, keys, values);
+  };
   for (int first = 0; first < count;) {
     caches.make_room();
     const int end = first + caches.step_size(count - first);
-    states.middleRows(first, end - first) = forward({tokens.begin() + first, tokens.begin() + end}, caches);
+    states.middleRows(first, end - first) = forward({tokens.begin() + first, tokens.begin() + end}, attend);
     first = end;
   }
   return states;

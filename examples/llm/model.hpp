@@ -17,8 +17,9 @@ class layer_caches;
 using matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;  // a row is a token
 using row_vector = Eigen::RowVectorXf;
 
-// Called with each layer's queries, keys and values [token][head][dim], before the rotation.
-using observer = std::function<void(int layer, const matrix& queries, const matrix& keys, const matrix& values)>;
+// Attention of one layer: takes the next tokens' queries, keys and values [token][head][dim], before the rotation.
+// Queries and keys may be overwritten.
+using attend_function = std::function<matrix(int layer, matrix& queries, matrix& keys, const matrix& values)>;
 
 class model {
  public:
@@ -27,10 +28,10 @@ class model {
   model(const gguf_file& file, thread_pool& pool);
 
   [[nodiscard]] const model_shape& shape() const { return shape_; }
-  // Appends `tokens` to the caches and returns their states behind the last layer [token][embedding].
-  [[nodiscard]] matrix forward(const std::vector<int>& tokens, layer_caches& caches,
-                               const observer& observe = {}) const;
-  // The same in steps whose result is that of one token at a time; makes room where the caches' context is full.
+  // The states of `tokens` behind the last layer [token][embedding]; layer by layer, each attends once to all of them.
+  [[nodiscard]] matrix forward(const std::vector<int>& tokens, const attend_function& attend) const;
+  // The same with caches that the tokens are appended to, in steps whose result is that of one token at a time; makes
+  // room where the caches' context is full.
   [[nodiscard]] matrix feed(const std::vector<int>& tokens, layer_caches& caches) const;
   // The logits [token][vocabulary] of such states.
   [[nodiscard]] matrix logits(const matrix& states) const;

@@ -33,16 +33,26 @@ template <class Q, class A, class B>
   return relative_error(exact, decoded);
 }
 
-// Mean over the rows of KL(softmax(exact) || softmax(decoded)) in nats; both hold finite logits.
+// The natural logarithms of the probabilities that finite logits, a row or a column, stand for.
+template <class A>
+[[nodiscard]] Eigen::ArrayXd log_softmax(const Eigen::MatrixBase<A>& logits) {
+  Eigen::ArrayXd out = logits.template cast<double>().reshaped().array();
+  out -= out.maxCoeff();
+  out -= std::log(out.exp().sum());
+  return out;
+}
+
+// KL(exact || decoded) in nats of two such distributions.
+[[nodiscard]] inline double divergence(const Eigen::ArrayXd& exact, const Eigen::ArrayXd& decoded) {
+  return (exact.exp() * (exact - decoded)).sum();
+}
+
+// Its mean over the rows of two matrices of logits.
 template <class A, class B>
 [[nodiscard]] double softmax_divergence(const Eigen::MatrixBase<A>& exact, const Eigen::MatrixBase<B>& decoded) {
   double sum = 0.0;
   for (Eigen::Index i = 0; i < exact.rows(); ++i) {
-    const Eigen::ArrayXd a = exact.row(i).template cast<double>().transpose().array();
-    const Eigen::ArrayXd b = decoded.row(i).template cast<double>().transpose().array();
-    const Eigen::ArrayXd log_p = a - a.maxCoeff() - std::log((a - a.maxCoeff()).exp().sum());
-    const Eigen::ArrayXd log_q = b - b.maxCoeff() - std::log((b - b.maxCoeff()).exp().sum());
-    sum += (log_p.exp() * (log_p - log_q)).sum();
+    sum += divergence(log_softmax(exact.row(i)), log_softmax(decoded.row(i)));
   }
   return sum / static_cast<double>(exact.rows());
 }

@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "model.hpp"
+#include "../llm/model.hpp"
 
-namespace llm {
+namespace eval {
 
-// Keeps the queries of the last eighth of the tokens. Throws gguf_error if the layers, at least one, do not rotate alike
+// Keeps the queries of the last eighth of the tokens. Throws llm::gguf_error if the layers, at least one, do not rotate alike
 // or if the file cannot be written.
-void dump_activations(const model& model, thread_pool& pool, const std::vector<int>& tokens,
+void dump_activations(const llm::model& model, thread_pool& pool, const std::vector<int>& tokens,
                       const std::vector<int>& layers, const std::string& path);
 
-}  // namespace llm
+}  // namespace eval

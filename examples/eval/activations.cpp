@@ -4,10 +4,12 @@
 #include <fstream>
 #include <kvaxis/formats/half.hpp>
 
-#include "layer_caches.hpp"
+#include "../llm/layer_caches.hpp"
 
-namespace llm {
+namespace eval {
 namespace {
+
+using llm::matrix;
 
 template <class T>
 void write(std::ofstream& to, T value) {
@@ -20,13 +22,14 @@ void write_rows(std::ofstream& to, const matrix& rows, Eigen::Index first) {
 
 }  // namespace
 
-void dump_activations(const model& model, thread_pool& pool, const std::vector<int>& tokens,
+void dump_activations(const llm::model& model, thread_pool& pool, const std::vector<int>& tokens,
                       const std::vector<int>& layers, const std::string& path) {
-  const model_shape& shape = model.shape();
+  const llm::model_shape& shape = model.shape();
   const int count = static_cast<int>(tokens.size()), queries_kept = (count + 7) / 8;
   const double theta = shape.theta_of(layers.front());
   for (const int layer : layers) {
-    if (shape.theta_of(layer) != theta) throw gguf_error("layers that rotate with another theta need another file");
+    if (shape.theta_of(layer) != theta)
+      throw llm::gguf_error("layers that rotate with another theta need another file");
   }
   std::ofstream file(path, std::ios::binary);
   file.write("kvaxact1", 8);
@@ -35,19 +38,21 @@ void dump_activations(const model& model, thread_pool& pool, const std::vector<i
     write(file, std::int32_t{field});
   }
   write(file, theta);
-  cache_options exact;
+  llm::cache_options exact;
   exact.policy = "k:f32,v:f32";
   exact.window = count;
-  layer_caches caches(shape, exact, count, pool);
-  (void)model.forward(tokens, caches, [&](int layer, const matrix& queries, const matrix& keys, const matrix& values) {
-    if (std::find(layers.begin(), layers.end(), layer) == layers.end()) return;
-    write(file, std::int32_t{layer});
-    write_rows(file, keys, 0);
-    write_rows(file, values, 0);
-    write_rows(file, queries, count - queries_kept);
+  llm::layer_caches caches(shape, exact, count, pool);
+  (void)model.forward(tokens, [&](int layer, matrix& queries, matrix& keys, const matrix& values) {
+    if (std::find(layers.begin(), layers.end(), layer) != layers.end()) {
+      write(file, std::int32_t{layer});
+      write_rows(file, keys, 0);
+      write_rows(file, values, 0);
+      write_rows(file, queries, count - queries_kept);
+    }
+    return caches.attend(layer, queries, keys, values);
   });
   file.close();
-  if (!file) throw gguf_error("cannot write " + path);
+  if (!file) throw llm::gguf_error("cannot write " + path);
 }
 
-}  // namespace llm
+}  // namespace eval
