@@ -9,12 +9,14 @@ void register_attend() {
   };
   register_fused("attend", side::both, kvaxis::arithmetic::automatic, call);
   register_fused("attend_f32", side::both, kvaxis::arithmetic::f32, call);
-  for_each_shared_shape([=](const shape& s) {
+  const auto both_arithmetics = [=](const shape& s) {
     kvaxis::for_each_isa([=](kvaxis::isa isa) {
       register_fused("attend", side::both, kvaxis::arithmetic::automatic, isa, s, call);
       register_fused("attend_f32", side::both, kvaxis::arithmetic::f32, isa, s, call);
     });
-  });
+  };
+  for_each_shared_shape(both_arithmetics);
+  for_each_packed_shape(both_arithmetics);
   for_each_curve_shape([=](const shape& s) {  // one shape after the other: the caches are too large to keep them all
     kvaxis::for_each_isa(
         [=](kvaxis::isa isa) { register_fused("attend", side::both, kvaxis::arithmetic::automatic, isa, s, call); });

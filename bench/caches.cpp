@@ -1,9 +1,8 @@
-// The caches that the benchmarks read, and the counters. The kernels of the measured codecs are instantiated here
-// alone.
+// The caches that the benchmarks read, and the counters.
 #include <algorithm>
 #include <cmath>
 #include <ctime>
-#include <kvaxis/quantizers/names.hpp>
+#include <kvaxis/cache/make_cache.hpp>
 #include <map>
 #include <random>
 
@@ -12,14 +11,6 @@
 
 namespace bench {
 namespace {
-
-const kvaxis::codec_table* codec_of(std::string_view name) {
-  for (const kvaxis::codec_table* t : {&kvaxis::table_of<kvaxis::int4>, &kvaxis::table_of<kvaxis::int8>,
-                                       &kvaxis::table_of<kvaxis::e4m3>, &kvaxis::table_of<kvaxis::f16>}) {
-    if (name == t->name) return t;
-  }
-  return nullptr;
-}
 
 cache_set make_set(const shape& s) {
   const tokens& t = tokens_of(s.dim);
@@ -73,13 +64,8 @@ kvaxis::any_kv_cache make_cache(const shape& s, int window) {
   rope.head_dim = s.dim;
   rope.first_channel = s.dim - s.rotary;
   kvaxis::check(kvaxis::make_rope(rope, c.rope));
-  kvaxis::policy_name name;
-  kvaxis::check(kvaxis::parse_policy(s.policy, name));
-  const bool latent = name.value.policy.axis == kvaxis::axis::latent;
   kvaxis::any_kv_cache cache;
-  kvaxis::check(kvaxis::any_kv_cache::create(c, {name.key.policy, codec_of(name.key.codec)},
-                                             {name.value.policy, codec_of(latent ? name.key.codec : name.value.codec)},
-                                             {}, cache));
+  kvaxis::check(kvaxis::make_cache(s.policy, c, {}, cache));
   return cache;
 }
 

@@ -75,6 +75,19 @@ void for_each_shared_shape(F&& f) {
   }
 }
 
+// Codes of other widths, hot pairs with more bits, transforms, and a codec that has no kernels.
+template <class F>
+void for_each_packed_shape(F&& f) {
+  for (const char* policy :
+       {"k:int2-channel64-auto,v:int2-token32", "k:int3-channel64-auto,v:int3-token64",
+        "k:int4-channel64-hot8x6-lsq,v:int3-hadamard-token64-lsq", "k:int5-channel64-auto,v:int3-token64",
+        "k:int6-channel64-auto,v:int6-token64", "k:nf4a-channel64-pre,v:nf4-token64"}) {
+    for (const int context : {4096, memory_context}) {
+      for (const int group : query_groups) f(shape{policy, group, 128, context});
+    }
+  }
+}
+
 // Keys, values and queries: normal numbers, f32, the same in every run; every second pair of channels of the keys is
 // shifted by 4, as real keys are, so that `auto` keeps about a fifth of the pairs hot. Caches are filled with these tokens
 // over and over.

@@ -1,0 +1,3 @@
+// The other one: the kernels of all codecs.
+#define KVAXIS_DEFINE_CODECS
+#include <kvaxis/cache/make_cache.hpp>
