@@ -135,8 +135,8 @@ TEST(KvCache, errors_throw_where_that_was_asked_for) {
 TEST(MakeCache, unknown_names_are_refused) {
   kvaxis::any_kv_cache cache = test::cache_of("k:f16,v:f16", config());
   const std::string before = test::snapshot(cache);
-  for (const char* const name : {"", "int4", "k:int4-channel64-pre", "k:int5-channel64-pre,v:int4-token64",
-                                 "k:int4-channel64-pre,v:int3-token64", "k:int4-channel64-pre,v:int4-token64 ",
+  for (const char* const name : {"", "int4", "k:int4-channel64-pre", "k:int9-channel64-pre,v:int4-token64",
+                                 "k:int4-channel64-pre,v:int7-token64", "k:int4-channel64-pre,v:int4-token64 ",
                                  "k:int4-channel0-pre,v:int4-token64", "k:int4-channel64-sideways,v:int4-token64",
                                  "k:int4-channel64-pre,v:int4-token64-pre", "k:int4,v:int4", "k:e4m3-tensor@,v:f16",
                                  "k:e4m3-tensor@1x,v:f16", "k:f16@1,v:f16", "k:int4-channel64@1-pre,v:f16"}) {

@@ -68,12 +68,12 @@ void expect_block(const kvaxis::block_layout& b, kvaxis::given_scale given, int 
 }
 
 template <class Codec>
-void expect_blocks() {
+void expect_blocks(const std::vector<int>& dims = {8, 23, 46, 80, 96, 128, 576}) {
   const kvaxis::policy policies[] = {{axis::channel, 32}, {axis::channel, 64}, {axis::channel, 256}, {axis::token, 16},
                                      {axis::token, 64},   {axis::token, 1024}, {axis::tensor, 0}};
   for (const role side : {role::key, role::value}) {
     for (const kvaxis::policy& p : policies) {
-      for (const int dim : {8, 23, 46, 80, 96, 128, 576}) {
+      for (const int dim : dims) {
         for (const auto& [tokens, valid] : {std::pair{32, 32}, {64, 64}, {64, 37}, {64, 1}, {256, 255}}) {
           if ((tokens == 256 && dim != 46) || (dim == 576 && valid != 37)) continue;
           for (const content what : contents) {
@@ -95,16 +95,16 @@ void expect_blocks() {
 }
 
 TEST_P(Encode, a_block_has_the_bytes_of_the_generic_encoder) {
-  expect_blocks<kvaxis::int2>();
-  expect_blocks<kvaxis::int3>();
+  expect_blocks<kvaxis::int2>({8, 46, 96});
+  expect_blocks<kvaxis::int3>({8, 46, 96});
   expect_blocks<kvaxis::int4>();
-  expect_blocks<kvaxis::int5>();
-  expect_blocks<kvaxis::int6>();
-  expect_blocks<kvaxis::int2s>();
-  expect_blocks<kvaxis::int5s>();
-  expect_blocks<kvaxis::least_squares<kvaxis::int2>>();
-  expect_blocks<kvaxis::least_squares<kvaxis::int4>>();
-  expect_blocks<kvaxis::least_squares<kvaxis::int3s>>();
+  expect_blocks<kvaxis::int5>({8, 46, 96});
+  expect_blocks<kvaxis::int6>({8, 46, 96});
+  expect_blocks<kvaxis::int2s>({8, 46, 96});
+  expect_blocks<kvaxis::int5s>({8, 46, 96});
+  expect_blocks<kvaxis::least_squares<kvaxis::int2>>({8, 46, 80});
+  expect_blocks<kvaxis::least_squares<kvaxis::int4>>({8, 46, 80});
+  expect_blocks<kvaxis::least_squares<kvaxis::int3s>>({8, 46, 80});
   expect_blocks<kvaxis::int8>();
   expect_blocks<kvaxis::int4s>();
   expect_blocks<kvaxis::int8s>();

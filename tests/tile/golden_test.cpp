@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <kvaxis/quantizers/codebook.hpp>
+#include <kvaxis/quantizers/compact.hpp>
+#include <kvaxis/quantizers/microscaling.hpp>
 #include <kvaxis/quantizers/names.hpp>
 #include <numbers.hpp>
 #include <string>
@@ -141,6 +144,21 @@ std::vector<outcome> fold_everything() {
   std::vector<outcome> out;
   for (const kvaxis::codec_table* codec : test::scalar_tables) {
     for (const kvaxis::policy& p : policies) out.push_back(fold_all(*codec, p));
+  }
+  // What changes another codec, and codecs that are encoded by their own functions.
+  using kvaxis::int2, kvaxis::int4, kvaxis::int6, kvaxis::least_squares;
+  const kvaxis::codec_table* const refined[] = {&test::scalar_table<least_squares<int2>>,
+                                                &test::scalar_table<least_squares<int4>>,
+                                                &test::scalar_table<least_squares<kvaxis::int3s>>};
+  for (const kvaxis::codec_table* codec : refined) {
+    for (const int i : {0, 1, 7}) out.push_back(fold_all(*codec, policies[i]));
+  }
+  for (const int i : {6, 7}) out.push_back(fold_all(test::scalar_table<kvaxis::with_hadamard<int4>>, policies[i]));
+  out.push_back(fold_all(test::scalar_table<kvaxis::wide_pairs<int4, int6>>, policies[2]));
+  const kvaxis::codec_table* const own[] = {&test::scalar_table<kvaxis::compact<4>>, &test::scalar_table<kvaxis::nf4a>,
+                                            &test::scalar_table<kvaxis::mxfp4>};
+  for (const kvaxis::codec_table* codec : own) {
+    for (const int i : {0, 7}) out.push_back(fold_all(*codec, policies[i]));
   }
   return out;
 }

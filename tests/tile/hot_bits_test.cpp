@@ -67,7 +67,7 @@ TEST(HotBits, the_widest_pairs_have_them) {
   const kvaxis::rope rope = test::make_rope(dim);
   const std::vector<float> keys = keys_of(1);
   test::tile_under_test tile(
-      request_of(test::scalar_table<kvaxis::hot_bits<int4, int6>>, 5, test::scalar_table<int4>, rope));
+      request_of(test::scalar_table<kvaxis::wide_pairs<int4, int6>>, 5, test::scalar_table<int4>, rope));
   fill(tile, keys, keys);
   test::tile_under_test plain(request_of(test::scalar_table<int4>, kvaxis::pre, test::scalar_table<int4>, rope));
   fill(plain, keys, keys);
@@ -89,7 +89,7 @@ TEST(HotBits, the_widest_pairs_have_them) {
   std::sort(sorted.rbegin(), sorted.rend());
   int hot = 0;
   for (int pair = 0; pair < 32; ++pair) {
-    const bool is_hot = (tile.folded().hot_mask(0)[0] >> pair & 1U) != 0;
+    const bool is_hot = (tile.folded().wide_mask(0)[0] >> pair & 1U) != 0;
     hot += is_hot ? 1 : 0;
     EXPECT_EQ(is_hot, ranges[static_cast<std::size_t>(pair)] >= sorted[4]) << pair;
     for (const int c : {pair, pair + 32}) {
@@ -101,12 +101,12 @@ TEST(HotBits, the_widest_pairs_have_them) {
 }
 
 TEST(HotBits, count_in_the_bits) {
-  using keys = kvaxis::per_channel<kvaxis::hot_bits<int4, int6>, 64, 8>;
-  // 16 of 128 rows with 2 more bits, and a mask of 64 bits for 64 x 128 numbers.
-  EXPECT_DOUBLE_EQ(kvaxis::bits_per_value<keys>(128), 4.5 + 2.0 * 16 / 128 + 64.0 / (64 * 128));
-  using odd = kvaxis::per_channel<kvaxis::hot_bits<kvaxis::int3, kvaxis::int4>, 64, 3>;
+  using keys = kvaxis::per_channel<kvaxis::wide_pairs<int4, int6>, 64, 8>;
+  // 16 of 128 rows with 2 more bits, and two masks of 64 bits for 64 x 128 numbers.
+  EXPECT_DOUBLE_EQ(kvaxis::bits_per_value<keys>(128), 4.5 + 2.0 * 16 / 128 + 128.0 / (64 * 128));
+  using odd = kvaxis::per_channel<kvaxis::wide_pairs<kvaxis::int3, kvaxis::int4>, 64, 3>;
   // Pads to a multiple of 4 rows, and the block to 64 bytes.
-  EXPECT_DOUBLE_EQ(kvaxis::bits_per_value<odd>(64), 3.5 + 8.0 / 64 + 32.0 / (64 * 64));
+  EXPECT_DOUBLE_EQ(kvaxis::bits_per_value<odd>(64), 3.5 + 8.0 / 64 + 64.0 / (64 * 64));
 }
 
 // One channel of the values is large in every token: alone it sets the step of its group.

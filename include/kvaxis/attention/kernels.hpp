@@ -33,8 +33,8 @@ struct block_view {
   int lanes = 0;
   int group_length = 0;
   bool across = false;
-  const std::uint32_t* further = nullptr;  // further bits of hot pairs
-  int hot_extra = 0;
+  const std::uint32_t* further = nullptr;  // further bits of wide pairs
+  int wide_extra = 0;
 };
 
 // Some of a block's quads, in order.
@@ -53,6 +53,7 @@ struct score_request {
   const float* sin = nullptr;
   const std::uint32_t* hot = nullptr;
   const std::uint32_t* rotate = nullptr;
+  const std::uint32_t* wide = nullptr;   // of the hot pairs those with further bits
   const quad_list* hot_quads = nullptr;  // [2] quads whose first, or second, pair is hot; for hot_scores
   int first_lane = 0;                    // of the run in the block
   float* out = nullptr;                  // [head][score_stride], the run's tokens
@@ -103,6 +104,8 @@ KVAXIS_END_NAMESPACE
 #define KVAXIS_INL "../attention/units.inl"
 #include "../simd/foreach_isa.hpp"
 #define KVAXIS_INL "../attention/key_kernels.inl"
+#include "../simd/foreach_isa.hpp"
+#define KVAXIS_INL "../attention/hot_kernels.inl"
 #include "../simd/foreach_isa.hpp"
 #define KVAXIS_INL "../attention/value_kernels.inl"
 #include "../simd/foreach_isa.hpp"

@@ -22,7 +22,7 @@ inline block_view view_block(const block_layout& b, const codec_table& codec, gi
                              float* scale, float* offset) noexcept {
   block_view v{reinterpret_cast<const std::uint32_t*>(block), scale, offset, b.rows, b.lanes, b.group_length, b.across};
   v.further = reinterpret_cast<const std::uint32_t*>(block + b.plane_bytes);
-  v.hot_extra = b.hot_extra;
+  v.wide_extra = b.wide_extra;
   const int groups = b.groups();
   for (int i = groups; i < detail::round_up(groups, 16); ++i) scale[i] = offset[i] = 0.0F;
   if (b.members == 0) {
@@ -94,7 +94,7 @@ inline void expand_run(const tile& t, int head, const unit_kernels* linear, cons
     return;
   }
   linear->expand_keys(b, run, s.expanded);
-  if (b.hot_extra == 0) return;
+  if (b.wide_extra == 0) return;
   linear->expand_hot(b, run, s.hot_rows);
   const float* from = s.hot_rows;
   for (int first = 0; first < b.rows / 2; first += 32) {
@@ -114,7 +114,7 @@ inline void score_run(const tile& t, int head, const block_view& b, const score_
   const bool hot = run.hot_quads != nullptr;
   const auto* linear =
       f.key_codec->kernels == nullptr ? nullptr : (*f.key_codec->kernels)[static_cast<std::size_t>(this_isa)];
-  const bool fused = linear != nullptr && !b.across && b.hot_extra == 0 && linear->scores[0] != nullptr;
+  const bool fused = linear != nullptr && !b.across && b.wide_extra == 0 && linear->scores[0] != nullptr;
   if (fused && rows <= 8) return run_batches(hot ? linear->hot_scores : linear->scores, b, run, rows);
   if (hot && !fused) {
     return score_hot_rows(*linear, b, run, run.hot_quads[0].count + run.hot_quads[1].count, rows, s);
@@ -258,6 +258,7 @@ inline void score_folded(const problem& p, const tile_format& f, const tile& t, 
   const int hot_pairs = hot[0].count + hot[1].count;
   score_request r;
   r.hot = r.rotate = t.hot_mask(head);
+  r.wide = t.wide_mask(head);
   r.tile_queries = s.tile_queries;
   r.cos = f.run_cos;
   r.sin = f.run_sin;

@@ -84,14 +84,14 @@ inline status check_policy(const bound_policy& b, const cache_config& c, bool is
             0};
   }
   if (!is_key) {
-    const bool own = p.axis != axis::latent && b.codec->hot != nullptr;
-    return own ? status{errc::unsupported, "value policy: hot pairs are of keys", 0} : status{};
+    const bool own = p.axis != axis::latent && b.codec->wide != nullptr;
+    return own ? status{errc::unsupported, "value policy: wide pairs are of keys", 0} : status{};
   }
   if (b.codec->transformed && p.rotation == pre && c.rope.pairs_count > 0) {
     return {errc::unsupported, "key policy: hadamard needs the rotation tile or post", 0};
   }
-  if (b.codec->hot != nullptr && (p.axis != axis::channel || p.rotation <= 0)) {
-    return {errc::invalid_argument, "key policy: hot_bits needs a number of hot pairs", 0};
+  if (b.codec->wide != nullptr && (p.axis != axis::channel || p.rotation <= 0)) {
+    return {errc::invalid_argument, "key policy: wide pairs need per_channel and their number", 0};
   }
   if (p.rotation < post || p.rotation > c.rope.pairs_count) {
     return {errc::out_of_range, "key policy: hot pairs", c.rope.pairs_count};

@@ -5,6 +5,8 @@
 #include <array>
 #include <string_view>
 
+#include "../quantizers/codebook.hpp"
+#include "../quantizers/compact.hpp"
 #include "../quantizers/microscaling.hpp"
 #include "../quantizers/names.hpp"
 #include "any_kv_cache.hpp"
@@ -35,10 +37,11 @@ constexpr const codec_table* find_variant(std::string_view name) noexcept {
   return look(codec_list<with_hadamard<least_squares<Codecs>>...>);
 }
 
-// Hot pairs with more bits.
-template <class Codec, class Hot>
-constexpr const codec_table* find_hot(std::string_view name) noexcept {
-  for (const codec_table* t : codec_list<hot_bits<Codec, Hot>, hot_bits<least_squares<Codec>, least_squares<Hot>>>) {
+// Some pairs with more bits.
+template <class Codec, class Wide>
+constexpr const codec_table* find_wide(std::string_view name) noexcept {
+  for (const codec_table* t :
+       codec_list<wide_pairs<Codec, Wide>, wide_pairs<least_squares<Codec>, least_squares<Wide>>>) {
     if (name == t->name) return t;
   }
   return nullptr;
@@ -48,21 +51,25 @@ constexpr const codec_table* find_hot(std::string_view name) noexcept {
 
 KVAXIS_KERNEL const codec_table* find_codec(std::string_view name) noexcept {
   using namespace detail;
-  for (const codec_table* t : codec_list<int4f32, int8f32, e4m3, e5m2, f32, f16, bf16, mxfp4, mxfp6e2m3, mxfp6e3m2,
-                                         mxfp8e4m3, mxfp8e5m2, mxint8, nvfp4>) {
+  for (const codec_table* t :
+       codec_list<int4f32, int8f32, e4m3, e5m2, f32, f16, bf16, mxfp4, mxfp6e2m3, mxfp6e3m2, mxfp8e4m3, mxfp8e5m2,
+                  mxint8, nvfp4, nf4, nf4a, lloyd2, lloyd2a, lloyd3, lloyd3a, lloyd4, lloyd4a>) {
+    if (name == t->name) return t;
+  }
+  for (const codec_table* t : codec_list<compact<2>, compact<3>, compact<4>, compact<5>, compact<6>>) {
     if (name == t->name) return t;
   }
   if (const codec_table* t = find_variant<int2, int3, int4, int5, int6, int8>(name)) return t;
   if (const codec_table* t = find_variant<int2s, int3s, int4s, int5s, int6s, int8s>(name)) return t;
-  if (const codec_table* t = find_hot<int2, int3>(name)) return t;
-  if (const codec_table* t = find_hot<int2, int4>(name)) return t;
-  if (const codec_table* t = find_hot<int2, int6>(name)) return t;
-  if (const codec_table* t = find_hot<int3, int4>(name)) return t;
-  if (const codec_table* t = find_hot<int3, int5>(name)) return t;
-  if (const codec_table* t = find_hot<int4, int5>(name)) return t;
-  if (const codec_table* t = find_hot<int4, int6>(name)) return t;
-  if (const codec_table* t = find_hot<int4, int8>(name)) return t;
-  return find_hot<int5, int6>(name);
+  if (const codec_table* t = find_wide<int2, int3>(name)) return t;
+  if (const codec_table* t = find_wide<int2, int4>(name)) return t;
+  if (const codec_table* t = find_wide<int2, int6>(name)) return t;
+  if (const codec_table* t = find_wide<int3, int4>(name)) return t;
+  if (const codec_table* t = find_wide<int3, int5>(name)) return t;
+  if (const codec_table* t = find_wide<int4, int5>(name)) return t;
+  if (const codec_table* t = find_wide<int4, int6>(name)) return t;
+  if (const codec_table* t = find_wide<int4, int8>(name)) return t;
+  return find_wide<int5, int6>(name);
 }
 #endif
 

@@ -47,7 +47,7 @@ struct slot_span {
            static_cast<std::uint64_t>(row_numbers(f, true) + row_numbers(f, false)) * f.row_bytes();
   }
   const auto block = [](const block_layout& b) { return std::uint64_t{b.codes_bytes} + parameter_bytes(b); };
-  return (f.stored_mask ? static_cast<std::uint64_t>(f.mask_stride) * 4U : 0U) + block(f.key) + block(f.value);
+  return std::uint64_t{f.masks()} * static_cast<std::uint64_t>(f.mask_stride) * 4U + block(f.key) + block(f.value);
 }
 
 [[nodiscard]] inline const std::byte* exact_row(const tile& t, bool is_key, int head, int slot) noexcept {
@@ -67,7 +67,8 @@ void for_each_piece(const tile& t, int head, slot_span slots, Visit&& visit) noe
     if (bytes > 0) visit(static_cast<std::byte*>(const_cast<void*>(data)), bytes, word);
   };
   if (t.folded) {
-    if (f.stored_mask) piece(t.hot_mask(head), static_cast<std::size_t>(f.mask_stride) * 4U, 4);
+    const std::uint32_t* const masks[] = {t.hot_mask(head), t.wide_mask(head)};
+    for (std::size_t i = 0; i < f.masks(); ++i) piece(masks[i], static_cast<std::size_t>(f.mask_stride) * 4U, 4);
     const auto block = [&piece](const block_layout& b, const std::byte* data) {
       piece(data, b.codes_bytes, 4);
       piece(data + b.codes_bytes, parameter_bytes(b), static_cast<std::size_t>(b.member_bytes));
@@ -169,16 +170,19 @@ inline const char* check_block(const block_layout& b, const codec_table& codec, 
   return check_parameters(b, codec, limit, block);
 }
 
-// Only pairs that there are, and as many as the policy says.
-inline const char* check_mask(const tile_format& f, const std::uint32_t* mask) noexcept {
-  int hot = 0;
+// Only pairs that there are, and as many as the policy says; wide ones are hot.
+inline const char* check_masks(const tile_format& f, const std::uint32_t* hot, const std::uint32_t* wide) noexcept {
+  const bool has_wide = f.masks() == 2;
+  const std::uint32_t* const chosen = has_wide ? wide : hot;
+  int count = 0;
   for (int i = 0; i < 32 * f.mask_stride; ++i) {
-    if ((mask[i / 32] >> (i % 32) & 1U) == 0) continue;
-    if (i >= f.pairs) return "file: hot pairs";
-    ++hot;
+    const auto is_in = [i](const std::uint32_t* mask) { return (mask[i / 32] >> (i % 32) & 1U) != 0; };
+    const bool beyond = i >= f.pairs && (is_in(hot) || is_in(chosen));
+    if (beyond || (is_in(chosen) && !is_in(hot))) return "file: hot pairs";
+    count += is_in(chosen) ? 1 : 0;
   }
   const int wanted = f.key_policy.rotation;
-  return wanted > 0 && hot != wanted ? "file: hot pairs" : nullptr;
+  return wanted > 0 && count != wanted ? "file: hot pairs" : nullptr;
 }
 
 template <class Row>
@@ -212,7 +216,7 @@ inline const char* check_rows(const tile& t, int head, slot_span slots) noexcept
 inline const char* check_content(const tile_format& newest, const tile& t, int head, slot_span slots) noexcept {
   if (!t.folded) return check_rows(t, head, slots);
   const tile_format& f = *t.format;
-  const char* wrong = f.stored_mask ? check_mask(f, t.hot_mask(head)) : nullptr;
+  const char* wrong = f.stored_mask ? check_masks(f, t.hot_mask(head), t.wide_mask(head)) : nullptr;
   if (wrong == nullptr) wrong = check_block(f.key, *f.key_codec, newest.key_limit, t.key_block(head));
   if (wrong == nullptr) wrong = check_block(f.value, *f.value_codec, newest.value_limit, t.value_block(head));
   return wrong;

@@ -18,7 +18,6 @@ struct affine {
   static constexpr int bits = Bits;
   static constexpr codec_name full_name{"int", digit_text(Bits), sizeof(Meta) == 2 ? "" : "f32"};
   static constexpr const char* name = full_name.text;
-  static constexpr code_kind kind = code_kind::integer;
   // Half of FLT_MAX for f32 metadata, so that max - min stays finite.
   static constexpr float limit = sizeof(Meta) == 2 ? max_float16 : FLT_MAX / 2;
   static constexpr unit_kind unit = unsigned_unit(Bits);
@@ -74,7 +73,6 @@ struct symmetric {
   static constexpr int bits = Bits;
   static constexpr codec_name full_name{"int", digit_text(Bits), "s"};
   static constexpr const char* name = full_name.text;
-  static constexpr code_kind kind = code_kind::integer;
   static constexpr float limit = max_float16;
   static constexpr unit_kind unit = unsigned_unit(Bits);
   static constexpr int zero = 1 << (Bits - 1);
@@ -113,6 +111,11 @@ struct symmetric {
     return fused(scale, unit_value(code), offset_factor * scale);
   }
 };
+
+template <int Bits, class Meta>
+inline constexpr code_kind code_kind_of<affine<Bits, Meta>> = code_kind::integer;
+template <int Bits>
+inline constexpr code_kind code_kind_of<symmetric<Bits>> = code_kind::integer;
 
 using int2 = affine<2, float16>;
 using int3 = affine<3, float16>;

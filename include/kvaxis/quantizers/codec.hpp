@@ -102,20 +102,11 @@ inline constexpr bool is_linear = unit_of<C> != unit_kind::none;
 template <class C>
 inline constexpr float limit_of = detail::codec_limit<C>::value;
 
-// How folding computes codes in vectors. A codec of one's own is encoded by its own functions.
+// How folding computes codes in vectors. A codec of one's own is encoded by its own functions, also where it derives from
+// one of these.
 enum class code_kind : int { own, integer, minifloat, identity };
-
-namespace detail {
-
-template <class C, class = void>
-struct codec_kind : std::integral_constant<code_kind, code_kind::own> {};
 template <class C>
-struct codec_kind<C, std::void_t<decltype(C::kind)>> : std::integral_constant<code_kind, C::kind> {};
-
-}  // namespace detail
-
-template <class C>
-inline constexpr code_kind code_kind_of = detail::codec_kind<C>::value;
+inline constexpr code_kind code_kind_of = code_kind::own;
 
 #if defined(__cpp_concepts)
 template <class C>

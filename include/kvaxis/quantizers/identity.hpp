@@ -17,7 +17,6 @@ struct identity {
                                  : Format == unit_kind::f16 ? max_float16
                                                             : bits_float(0x7F7F0000U);
   static constexpr unit_kind unit = Format;
-  static constexpr code_kind kind = code_kind::identity;
   static constexpr float unit_min = -limit;
   static constexpr float unit_max = limit;
   static constexpr float offset_factor = 0.0F;
@@ -42,6 +41,9 @@ struct identity {
   }
   static float decode(params, std::uint32_t code) noexcept { return unit_value(code); }
 };
+
+template <unit_kind Format>
+inline constexpr code_kind code_kind_of<identity<Format>> = code_kind::identity;
 
 using f32 = identity<unit_kind::f32>;
 using f16 = identity<unit_kind::f16>;

@@ -35,4 +35,7 @@ struct least_squares : Codec {
   }
 };
 
+template <class Codec>
+inline constexpr code_kind code_kind_of<least_squares<Codec>> = code_kind_of<Codec>;
+
 KVAXIS_END_NAMESPACE

@@ -14,7 +14,6 @@ struct minifloat {
   static constexpr const char* name = Format == unit_kind::e4m3 ? "e4m3" : "e5m2";
   static constexpr float limit = max_float16;
   static constexpr unit_kind unit = Format;
-  static constexpr code_kind kind = code_kind::minifloat;
   static constexpr int zero = 0;
   static constexpr float unit_max = Format == unit_kind::e4m3 ? max_e4m3 : max_e5m2;
   static constexpr float unit_min = -unit_max;
@@ -50,6 +49,9 @@ struct minifloat {
     return to_float(p.scale) * unit_value(code);
   }
 };
+
+template <unit_kind Format>
+inline constexpr code_kind code_kind_of<minifloat<Format>> = code_kind::minifloat;
 
 using e4m3 = minifloat<unit_kind::e4m3>;
 using e5m2 = minifloat<unit_kind::e5m2>;

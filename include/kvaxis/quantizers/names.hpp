@@ -5,7 +5,7 @@
 //             or, for values, latent
 //   codec   = int2 ... int6 | int8 | int2s ... int8s | int4f32 | int8f32 | e4m3 | e5m2 | mxfp4 ... | f32 | f16 | bf16
 //   axis    = channelG | tokenG | tensor                      G: the group's length; left out for f32, f16, bf16
-//   rotation (keys) = pre | auto | hotN | hotNxB | tile | post    left out: pre. B: bits of the hot pairs
+//   rotation (keys) = pre | auto | hotN | hotNxB | tile | post    left out: pre. hotNxB: the N widest pairs, in B bits; others as auto
 //
 // Hadamard transforms and least squares (lsq) belong to the codec, in whose own name they follow one another:
 // int4-lsqx6 is the codec of k:int4-channel64-hot8x6-lsq, int4-lsq-hadamard that of v:int4-hadamard-token64-lsq. Not all
@@ -23,7 +23,7 @@ KVAXIS_BEGIN_NAMESPACE
 struct side_name {
   std::string_view codec;  // its first part
   bool refined = false;    // lsq
-  int hot_bits = 0;
+  int wide_bits = 0;
   bool transformed = false;  // hadamard
   kvaxis::policy policy;
   bool has_scale = false;
@@ -72,7 +72,7 @@ inline bool parse_axis(std::string_view& rest, policy& p) noexcept {
   return true;
 }
 
-inline bool parse_rotation(std::string_view& rest, policy& p, int& hot_bits) noexcept {
+inline bool parse_rotation(std::string_view& rest, policy& p, int& wide_bits) noexcept {
   std::string_view text = rest;
   int pairs = 0;
   if (take_prefix(text, "-pre")) {
@@ -85,7 +85,7 @@ inline bool parse_rotation(std::string_view& rest, policy& p, int& hot_bits) noe
     p.rotation = post;
   } else if (take_prefix(text, "-hot") && take_number(text, pairs) && pairs > 0) {
     p.rotation = pairs;
-    if (take_prefix(text, "x") && !take_number(text, hot_bits)) return false;
+    if (take_prefix(text, "x") && !take_number(text, wide_bits)) return false;
   } else {
     return false;
   }
@@ -114,7 +114,7 @@ inline bool parse_side(std::string_view& rest, bool is_key, side_name& out) noex
       if (!take_number(rest, out.offset)) return false;
     }
   }
-  if (is_key) parse_rotation(rest, out.policy, out.hot_bits);
+  if (is_key) parse_rotation(rest, out.policy, out.wide_bits);
   out.refined = take_prefix(rest, "-lsq");
   return true;
 }
@@ -139,7 +139,7 @@ inline bool parse_side(std::string_view& rest, bool is_key, side_name& out) noex
 // The whole name of a side's codec, at most `size` characters with the final zero.
 inline void format_codec(const side_name& side, char* out, std::size_t size) noexcept {
   char hot[16] = "";
-  if (side.hot_bits > 0) std::snprintf(hot, sizeof hot, "x%d", side.hot_bits);
+  if (side.wide_bits > 0) std::snprintf(hot, sizeof hot, "x%d", side.wide_bits);
   std::snprintf(out, size, "%.*s%s%s%s", static_cast<int>(side.codec.size()), side.codec.data(),
                 side.refined ? "-lsq" : "", hot, side.transformed ? "-hadamard" : "");
 }
@@ -160,7 +160,7 @@ inline side_name split_codec(std::string_view name) noexcept {
     std::string_view digits = name.substr(cross + 1);
     int bits = 0;
     if (take_number(digits, bits) && digits.empty()) {
-      parts.hot_bits = bits;
+      parts.wide_bits = bits;
       name = name.substr(0, cross);
     }
   }
@@ -184,8 +184,8 @@ inline int format_policy(const char* codec, const policy& p, role side, char* ou
       case tile_rotated: std::snprintf(rotation, sizeof rotation, "-tile"); break;
       case post: std::snprintf(rotation, sizeof rotation, "-post"); break;
       default:
-        if (parts.hot_bits > 0) {
-          std::snprintf(rotation, sizeof rotation, "-hot%dx%d", p.rotation, parts.hot_bits);
+        if (parts.wide_bits > 0) {
+          std::snprintf(rotation, sizeof rotation, "-hot%dx%d", p.rotation, parts.wide_bits);
         } else {
           std::snprintf(rotation, sizeof rotation, "-hot%d", p.rotation);
         }

@@ -58,7 +58,7 @@ struct per_channel {
   static_assert(G > 0, "per_channel: the group is a number of tokens, at least 1");
   static_assert(Rotation >= post,
                 "per_channel: rotation is pre, automatic, tile_rotated, post or a number of hot pairs");
-  static_assert(detail::hot_extra<Codec> == 0 || Rotation > 0, "per_channel: hot_bits needs a number of hot pairs");
+  static_assert(detail::wide_extra<Codec> == 0 || Rotation > 0, "per_channel: wide_pairs needs a number of hot pairs");
   static_assert(!detail::is_transformed<Codec>::value, "per_channel: hadamard is for per_token");
   using codec = Codec;
   static constexpr policy value{axis::channel, G, Rotation};
@@ -67,7 +67,7 @@ struct per_channel {
 template <class Codec, int G = 64, int Rotation = pre>
 struct per_token {
   static_assert(detail::check_codec<Codec>());
-  static_assert(detail::hot_extra<Codec> == 0, "per_token: hot_bits is for per_channel keys");
+  static_assert(detail::wide_extra<Codec> == 0, "per_token: wide_pairs is for per_channel keys");
   static_assert(G > 0 && G % 16 == 0, "per_token: the group is a number of channels, a multiple of 16");
   static_assert(
       Rotation == pre || Rotation == tile_rotated || Rotation == post,
@@ -79,7 +79,7 @@ struct per_token {
 template <class Codec, int Rotation = pre>
 struct per_tensor {
   static_assert(detail::check_codec<Codec>());
-  static_assert(detail::hot_extra<Codec> == 0, "per_tensor: hot_bits is for per_channel keys");
+  static_assert(detail::wide_extra<Codec> == 0, "per_tensor: wide_pairs is for per_channel keys");
   static_assert(is_linear<Codec>, "per_tensor: the scale is given, so the codec must be linear; see codec.hpp");
   static_assert(
       Rotation == pre || Rotation == tile_rotated || Rotation == post,

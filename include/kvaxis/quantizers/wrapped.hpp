@@ -2,7 +2,7 @@
 //
 //   with_hadamard<Codec>    values, or per-token keys, after an orthonormal Hadamard transform over the head, which spreads
 //                           an outlier evenly; attention transforms the query, or the result, instead of the numbers
-//   hot_bits<Codec, Hot>    per-channel keys: the hot pairs have the width of Hot, the others that of Codec
+//   wide_pairs<Codec, Hot>    per-channel keys: the hot pairs have the width of Hot, the others that of Codec
 #pragma once
 
 #include "codec.hpp"
@@ -17,18 +17,23 @@ struct with_hadamard : Codec {
   static constexpr bool transformed = true;
 };
 
-template <class Codec, class Hot>
-struct hot_bits : Codec {
+template <class Codec, class Wide>
+struct wide_pairs : Codec {
   static_assert(is_linear<Codec> && std::is_same_v<decltype(Codec::fit(nullptr, 0)), typename Codec::params>);
-  static_assert(codec_parameters<Codec>::members == codec_parameters<Hot>::members &&
-                    codec_parameters<Codec>::member_bytes == codec_parameters<Hot>::member_bytes,
-                "hot_bits: both codecs need the same parameters");
-  static_assert(Hot::bits - Codec::bits == 1 || Hot::bits - Codec::bits == 2 || Hot::bits - Codec::bits == 4,
-                "hot_bits: hot pairs have 1, 2 or 4 bits more");
-  static constexpr codec_name full_name{Codec::name, "x", digit_text(Hot::bits)};
+  static_assert(codec_parameters<Codec>::members == codec_parameters<Wide>::members &&
+                    codec_parameters<Codec>::member_bytes == codec_parameters<Wide>::member_bytes,
+                "wide_pairs: both codecs need the same parameters");
+  static_assert(Wide::bits - Codec::bits == 1 || Wide::bits - Codec::bits == 2 || Wide::bits - Codec::bits == 4,
+                "wide_pairs: 1, 2 or 4 bits more");
+  static constexpr codec_name full_name{Codec::name, "x", digit_text(Wide::bits)};
   static constexpr const char* name = full_name.text;
-  using hot = Hot;
+  using wide = Wide;
 };
+
+template <class Codec>
+inline constexpr code_kind code_kind_of<with_hadamard<Codec>> = code_kind_of<Codec>;
+template <class Codec, class Wide>
+inline constexpr code_kind code_kind_of<wide_pairs<Codec, Wide>> = code_kind_of<Codec>;
 
 namespace detail {
 
@@ -43,23 +48,23 @@ template <class C>
 struct is_transformed<C, std::void_t<decltype(C::transformed)>> : std::true_type {};
 
 template <class C, class = void>
-struct hot_of {
+struct wide_of {
   using type = void;
 };
 template <class C>
-struct hot_of<C, std::void_t<typename C::hot>> {
-  using type = typename C::hot;
+struct wide_of<C, std::void_t<typename C::wide>> {
+  using type = typename C::wide;
 };
 
-// The bits that a hot pair has more than others.
+// The bits that such a pair has more than others.
 template <class C>
-constexpr int find_hot_extra() noexcept {
-  using hot = typename hot_of<C>::type;
-  if constexpr (!std::is_void_v<hot>) return hot::bits - C::bits;
+constexpr int find_wide_extra() noexcept {
+  using wide = typename wide_of<C>::type;
+  if constexpr (!std::is_void_v<wide>) return wide::bits - C::bits;
   return 0;
 }
 template <class C>
-inline constexpr int hot_extra = find_hot_extra<C>();
+inline constexpr int wide_extra = find_wide_extra<C>();
 
 }  // namespace detail
 

@@ -40,10 +40,10 @@ struct codec_table {
   float unit_min;
   float unit_max;
   float offset_factor;
-  int zero;                // integer codes: the one that stands for the offset's centre
-  bool refined;            // parameters by least squares
-  bool transformed;        // a Hadamard transform comes before it
-  const codec_table* hot;  // that of hot pairs, where it is another one
+  int zero;                 // integer codes: the one that stands for the offset's centre
+  bool refined;             // parameters by least squares
+  bool transformed;         // a Hadamard transform comes before it
+  const codec_table* wide;  // that of the pairs with more bits, if there are any
   // Per instruction set. What has no number gets code 0 and parameters 0. `scratch` has a word for each number of the
   // padded block.
   using encode_fn = void (*)(const codec_table&, const block_layout&, given_scale, const row_view&,
@@ -185,7 +185,7 @@ constexpr std::array<codec_table::encode_fn, isa_count> find_encoders() noexcept
 }
 
 template <class Codec>
-struct hot_table;
+struct wide_table;
 
 // The numbers that describe a linear codec, or neutral ones.
 template <class Codec>
@@ -210,13 +210,13 @@ constexpr codec_table describe_codec(const std::array<const unit_kernels*, isa_c
     t.offset_factor = Codec::offset_factor;
   }
   if constexpr (code_kind_of<Codec> == code_kind::integer) t.zero = Codec::zero;
-  if constexpr (hot_extra<Codec> != 0) t.hot = &hot_table<typename hot_of<Codec>::type>::value;
+  if constexpr (wide_extra<Codec> != 0) t.wide = &wide_table<typename wide_of<Codec>::type>::value;
   return t;
 }
 
-// Of the codec of hot pairs only the functions for single groups are used.
+// Of the codec of wide pairs only the functions for single groups are used.
 template <class Codec>
-struct hot_table {
+struct wide_table {
   static constexpr codec_table value = describe_codec<Codec>(nullptr);
 };
 

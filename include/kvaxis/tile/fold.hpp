@@ -24,18 +24,18 @@ struct fold_scratch {
   return (mask[pair / 32] >> (pair % 32) & 1U) != 0;
 }
 
-// The rows of hot pairs again, with their own codec: parameters and low bits in their places, further bits behind.
-inline void encode_hot_rows(const tile_format& f, const row_view& keys, const std::uint32_t* mask,
-                            std::uint32_t* scratch, std::byte* block) noexcept {
+// The rows of wide pairs again, with their own codec: parameters and low bits in their places, further bits behind.
+inline void encode_wide_rows(const tile_format& f, const row_view& keys, const std::uint32_t* mask,
+                             std::uint32_t* scratch, std::byte* block) noexcept {
   const block_layout& b = f.key;
   float numbers[max_tile_tokens];
   std::uint32_t codes[max_tile_tokens];
-  std::memset(scratch, 0, static_cast<std::size_t>(b.hot_rows) * static_cast<std::size_t>(b.lanes) * 4U);
+  std::memset(scratch, 0, static_cast<std::size_t>(b.wide_rows) * static_cast<std::size_t>(b.lanes) * 4U);
   for (int pair = 0, row = 0; pair < f.pairs; ++pair) {
     if (!is_hot(mask, pair)) continue;
     for (const int channel : {2 * pair, 2 * pair + 1}) {
       for (int t = 0; t < keys.tokens; ++t) numbers[t] = keys.data[t * keys.stride + channel];
-      f.key_codec->hot->encode_group(b, {}, numbers, keys.tokens, channel, codes, block);
+      f.key_codec->wide->encode_group(b, {}, numbers, keys.tokens, channel, codes, block);
       auto* const quad =
           reinterpret_cast<std::uint32_t*>(block + static_cast<std::size_t>(channel / 4) * b.quad_bytes());
       for (int t = 0; t < keys.tokens; ++t) {
@@ -46,21 +46,21 @@ inline void encode_hot_rows(const tile_format& f, const row_view& keys, const st
     }
   }
   auto* further = reinterpret_cast<std::uint32_t*>(block + b.plane_bytes);
-  for (int row = 0; row < b.hot_rows; row += 4, further += quad_words(b.hot_extra, b.lanes)) {
-    pack_quad(b.hot_extra, b.lanes, scratch + row * b.lanes, further);
+  for (int row = 0; row < b.wide_rows; row += 4, further += quad_words(b.wide_extra, b.lanes)) {
+    pack_quad(b.wide_extra, b.lanes, scratch + row * b.lanes, further);
   }
 }
 
-// The number of a hot row, `nth` being its place among the hot rows.
-inline float decode_hot_number(const tile_format& f, const std::byte* block, int row, int nth, int lane) noexcept {
+// The number of a wide pair's row, the nth of these rows.
+inline float decode_wide_number(const tile_format& f, const std::byte* block, int row, int nth, int lane) noexcept {
   const block_layout& b = f.key;
   const auto* const quad =
       reinterpret_cast<const std::uint32_t*>(block + static_cast<std::size_t>(row / 4) * b.quad_bytes());
   const auto* const further =
-      reinterpret_cast<const std::uint32_t*>(block + b.plane_bytes) + nth / 4 * quad_words(b.hot_extra, b.lanes);
+      reinterpret_cast<const std::uint32_t*>(block + b.plane_bytes) + nth / 4 * quad_words(b.wide_extra, b.lanes);
   const std::uint32_t code = unpack_code(b.bits, b.lanes, quad, row % 4, lane) |
-                             unpack_code(b.hot_extra, b.lanes, further, nth % 4, lane) << b.bits;
-  return f.key_codec->hot->decode(b, block, b.group_index(row, lane), code);
+                             unpack_code(b.wide_extra, b.lanes, further, nth % 4, lane) << b.bits;
+  return f.key_codec->wide->decode(b, block, b.group_index(row, lane), code);
 }
 
 template <class Row>
@@ -117,9 +117,9 @@ inline void read_key(const tile& t, int head, int slot, float* out) noexcept {
   }
   float stored[max_head_dim];
   const std::uint32_t* mask = t.hot_mask(head);
-  for (int c = 0, hot_rows = 0; c < f.head_dim; ++c) {
-    if (f.key_codec->hot != nullptr && c < 2 * f.pairs && detail::is_hot(mask, c / 2)) {
-      stored[c] = detail::decode_hot_number(f, t.key_block(head), c, hot_rows++, slot);
+  for (int c = 0, wide_rows = 0; c < f.head_dim; ++c) {
+    if (f.key_codec->wide != nullptr && c < 2 * f.pairs && detail::is_hot(t.wide_mask(head), c / 2)) {
+      stored[c] = detail::decode_wide_number(f, t.key_block(head), c, wide_rows++, slot);
     } else {
       f.key_codec->decode_row(f.key, f.key_given[head], t.key_block(head), c, slot, 1, &stored[c]);
     }

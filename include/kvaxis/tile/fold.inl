@@ -49,31 +49,36 @@ KVAXIS_INLINE void measure_pairs(const tile_format& f, const row_view& x, float*
   }
 }
 
-// Chooses the hot pairs of a tile and head: by what rotation would do to their summed range^2, or, where they have more bits,
-// by that square itself.
-KVAXIS_INLINE void choose_hot_pairs(const tile_format& f, const row_view& x, std::uint32_t* mask) {
+// Chooses the hot pairs of a tile and head by what rotation would do to their summed range^2, and the wide ones, which are
+// hot too, by that square itself.
+KVAXIS_INLINE void choose_hot_pairs(const tile_format& f, const row_view& x, std::uint32_t* mask, std::uint32_t* wide) {
   float before[max_head_dim + 16];
   float after[max_head_dim + 16];
   float merit[max_pairs];
+  const bool has_wide = f.key_codec->wide != nullptr;
+  const bool by_growth = has_wide || f.key_policy.rotation == automatic;
   measure_pairs(f, x, before, after);
   for (int w = 0; w < f.mask_stride; ++w) mask[w] = 0;
-  const auto set = [&](int pair) { mask[pair / 32] |= std::uint32_t{1} << (pair % 32); };
+  const auto set = [](std::uint32_t* to, int pair) { to[pair / 32] |= std::uint32_t{1} << (pair % 32); };
   for (int i = 0; i < f.pairs; ++i) {
     const auto squares = [i](const float* range) {
       return fused(range[2 * i + 1], range[2 * i + 1], range[2 * i] * range[2 * i]);
     };
     const float was = squares(before);
     const float is = squares(after);
-    merit[i] = f.key_codec->hot != nullptr ? was : is - was;
-    if (f.key_policy.rotation == automatic && is > f.growth * was) set(i);
+    merit[i] = has_wide ? was : is - was;
+    if (by_growth && is > f.growth * was) set(mask, i);
   }
+  std::uint32_t* const chosen = has_wide ? wide : mask;
+  for (int w = 0; w < f.mask_stride; ++w) chosen[w] = by_growth && !has_wide ? chosen[w] : 0;
   for (int n = 0; n < f.key_policy.rotation; ++n) {  // the largest first, ties to the lower index
     int best = -1;
     for (int i = 0; i < f.pairs; ++i) {
-      if (!detail::is_hot(mask, i) && (best < 0 || merit[i] > merit[best])) best = i;
+      if (!detail::is_hot(chosen, i) && (best < 0 || merit[i] > merit[best])) best = i;
     }
-    set(best);
+    set(chosen, best);
   }
+  for (int w = 0; w < f.mask_stride && has_wide; ++w) mask[w] |= wide[w];
 }
 
 KVAXIS_INLINE void rotate_cold_pairs(const tile_format& f, const row_view& x, float* numbers,
@@ -101,12 +106,15 @@ KVAXIS_INLINE void fold_rows(const tile& exact, int first, int count, tile& out,
   const tile_format& f = *out.format;
   for (int h = 0; h < f.kv_heads; ++h) {
     const row_view keys = widen(exact.key_row<Row>(h, first), f.key_stride, f.head_dim, count, scratch.numbers);
-    if (f.stored_mask) choose_hot_pairs(f, keys, const_cast<std::uint32_t*>(out.hot_mask(h)));
+    if (f.stored_mask) {
+      choose_hot_pairs(f, keys, const_cast<std::uint32_t*>(out.hot_mask(h)),
+                       const_cast<std::uint32_t*>(out.wide_mask(h)));
+    }
     if (f.pairs > 0 && f.key_policy.rotation != pre) rotate_cold_pairs(f, keys, scratch.numbers, out.hot_mask(h));
     auto* const key_block = const_cast<std::byte*>(out.key_block(h));
     if (f.key_codec->transformed) hadamard_rows(keys, scratch.numbers);
     f.key_codec->encode[isa_index](*f.key_codec, f.key, f.key_given[h], keys, scratch.codes, key_block);
-    if (f.key_codec->hot != nullptr) detail::encode_hot_rows(f, keys, out.hot_mask(h), scratch.codes, key_block);
+    if (f.key_codec->wide != nullptr) detail::encode_wide_rows(f, keys, out.wide_mask(h), scratch.codes, key_block);
     if (f.is_latent()) continue;
     const row_view values = widen(exact.value_row<Row>(h, first), f.value_stride, f.value_dim, count, scratch.numbers);
     if (f.value_codec->transformed) hadamard_rows(values, scratch.numbers);

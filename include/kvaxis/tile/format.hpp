@@ -91,6 +91,8 @@ struct tile_format {
   given_scale* key_given = nullptr;       // [kv_heads]
   given_scale* value_given = nullptr;
 
+  // In a folded tile, of each head: the hot pairs', and those of them that are wide.
+  [[nodiscard]] std::size_t masks() const noexcept { return !stored_mask ? 0U : key_codec->wide != nullptr ? 2U : 1U; }
   [[nodiscard]] bool is_latent() const noexcept { return value_policy.axis == axis::latent; }
   [[nodiscard]] std::size_t row_bytes() const noexcept { return half_rows ? sizeof(float16) : sizeof(float); }
   // Bytes of a full-precision tile that can hold `capacity` tokens, a multiple of 4.
@@ -236,9 +238,9 @@ inline void describe(tile_format& f, const format_request& q, const allocator& m
   f.value_codec = q.value.codec;
   f.key_limit = q.key.limit;
   f.value_limit = q.value.limit;
-  const codec_table* const hot = q.key.codec->hot;
+  const codec_table* const wide = q.key.codec->wide;
   f.key = make_block_layout(role::key, q.key.policy, q.key.codec->bits, q.key.codec->members, q.key.codec->member_bytes,
-                            q.head_dim, q.tokens, hot != nullptr ? hot->bits - q.key.codec->bits : 0);
+                            q.head_dim, q.tokens, wide != nullptr ? wide->bits - q.key.codec->bits : 0);
   f.value = make_block_layout(role::value, q.value.policy, q.value.codec->bits, q.value.codec->members,
                               q.value.codec->member_bytes, q.value_dim, q.tokens);
   f.pairs = q.key.policy.rotation == post ? 0 : q.rope->pairs_count;
@@ -251,7 +253,7 @@ inline void describe(tile_format& f, const format_request& q, const allocator& m
   f.turn_stride = round_up(2 * f.pairs, 16);
   f.mask_stride = mask_words(q.head_dim);
   const auto heads = static_cast<std::size_t>(q.kv_heads);
-  const std::size_t masks = f.stored_mask ? heads * static_cast<std::size_t>(f.mask_stride) * 4U : 0U;
+  const std::size_t masks = f.masks() * heads * static_cast<std::size_t>(f.mask_stride) * 4U;
   f.head_offset = 64 + round_up(masks, std::size_t{64});
   f.head_bytes = f.key.bytes + f.value.bytes;
   f.folded_bytes = f.head_offset + heads * f.head_bytes;

@@ -3,8 +3,7 @@
 //   +--------------------------------------+ 0, aligned to 64 bytes
 //   | codes: rows / 4 quads (quads.hpp)    |
 //   +--------------------------------------+ plane_bytes
-//   | further bits of the hot pairs, if    |   (quads of two hot pairs each, in the order of the mask)
-//   | they have more                       |
+//   | further bits of wide pairs           |   (quads of two pairs each, in the order of the mask)
 //   +--------------------------------------+ codes_bytes
 //   | parameters: member 0 of every group, |   (all scales)
 //   |             then member 1, ...       |   (all offsets)
@@ -45,8 +44,8 @@ struct block_layout {
   bool key = false;      // rows are channels and lanes tokens; the reverse for values
   bool across = false;   // groups run across the rows
   int group_length = 0;  // lanes of a segment, or rows of a row group; `rows` or `lanes` when one group takes all
-  int hot_rows = 0;      // with further bits, padded to a multiple of 4
-  int hot_extra = 0;
+  int wide_rows = 0;     // with further bits, padded to a multiple of 4
+  int wide_extra = 0;
   std::size_t plane_bytes = 0;
   std::size_t codes_bytes = 0;
   std::size_t bytes = 0;  // of the block, padded
@@ -65,10 +64,10 @@ struct block_layout {
 };
 
 // The layout of a side. `tokens` is the tile's length; members and member_bytes are the codec's, ignored per tensor;
-// hot_extra are the bits that a hot pair has more than others.
+// wide_extra are the bits that a wide pair has more than others.
 [[nodiscard]] constexpr block_layout make_block_layout(role side, const policy& p, int bits, int members,
                                                        int member_bytes, int head_dim, int tokens,
-                                                       int hot_extra = 0) noexcept {
+                                                       int wide_extra = 0) noexcept {
   block_layout b;
   const bool has_groups = p.axis == axis::channel || p.axis == axis::token;
   if (p.axis == axis::latent) bits = 0;
@@ -87,10 +86,10 @@ struct block_layout {
   const auto bytes_of = [&](int rows, int width) {
     return static_cast<std::size_t>(rows) * static_cast<std::size_t>(b.lanes) * static_cast<std::size_t>(width) / 8U;
   };
-  b.hot_extra = hot_extra;
-  b.hot_rows = hot_extra > 0 ? detail::round_up(2 * p.rotation, 4) : 0;
+  b.wide_extra = wide_extra;
+  b.wide_rows = wide_extra > 0 ? detail::round_up(2 * p.rotation, 4) : 0;
   b.plane_bytes = bytes_of(b.rows, bits);
-  b.codes_bytes = b.plane_bytes + bytes_of(b.hot_rows, hot_extra);
+  b.codes_bytes = b.plane_bytes + bytes_of(b.wide_rows, wide_extra);
   b.bytes =
       detail::round_up(b.codes_bytes + static_cast<std::size_t>(b.groups()) * static_cast<std::size_t>(b.members) *
                                            static_cast<std::size_t>(b.member_bytes),
@@ -99,7 +98,7 @@ struct block_layout {
 }
 
 // Words (32 bits) of one head's hot-pair mask, a bit for every two stored rows; only `automatic` and a number of pairs
-// need one in the tile.
+// need one in the tile. Where there are wide pairs theirs follows.
 [[nodiscard]] constexpr int mask_words(int head_dim) noexcept { return (detail::round_up(head_dim, 4) / 2 + 31) / 32; }
 [[nodiscard]] constexpr bool stores_mask(int rotation) noexcept { return rotation == automatic || rotation > 0; }
 
@@ -117,8 +116,9 @@ template <class Policy>
   constexpr policy p = Policy::value;
   if (p.axis == axis::channel) tokens = p.group;
   const block_layout b = make_block_layout(side, p, Policy::codec::bits, parameters::members, parameters::member_bytes,
-                                           head_dim, tokens, detail::hot_extra<typename Policy::codec>);
-  const int mask = side == role::key && stores_mask(p.rotation) ? 4 * mask_words(head_dim) : 0;
+                                           head_dim, tokens, detail::wide_extra<typename Policy::codec>);
+  constexpr int masks = detail::wide_extra < typename Policy::codec >> 0 ? 2 : 1;
+  const int mask = side == role::key && stores_mask(p.rotation) ? masks * 4 * mask_words(head_dim) : 0;
   return 8.0 * (static_cast<double>(b.bytes) + mask) / (static_cast<double>(head_dim) * tokens);
 }
 

@@ -1,7 +1,7 @@
 // A tile: up to T consecutive tokens of one layer, for every kv head, in one allocation. A sequence is a list of
 // *entries* that point to tiles. A folded tile is written once and never changed.
 //
-//   folded        | header, 64 bytes | hot-pair masks [kv_head], if stored | per kv head: key block, value block |
+//   folded        | header, 64 bytes | masks of pairs [mask][kv_head], if stored | per kv head: key block, value block |
 //   full precision| header, 64 bytes | keys [kv_head][token][key_stride] | values [kv_head][token][value_stride] |
 //
 // Full-precision keys lie in stored order (see tile_format::order), so that folding and the row kernel need no index.
@@ -36,6 +36,10 @@ struct alignas(64) tile {
   [[nodiscard]] const std::uint32_t* hot_mask(int head) const noexcept {
     if (!format->stored_mask) return format->implied_mask;
     return reinterpret_cast<const std::uint32_t*>(data() + 64) + head * format->mask_stride;
+  }
+  // Those of the hot pairs that have more bits; where the codec has some.
+  [[nodiscard]] const std::uint32_t* wide_mask(int head) const noexcept {
+    return reinterpret_cast<const std::uint32_t*>(data() + 64) + (format->kv_heads + head) * format->mask_stride;
   }
 
   // Where the rows of a full-precision tile begin.
