@@ -190,7 +190,7 @@ void explain(const section& whole, const section& equal, const section& rotated)
       "and over\n"
       "all numbers int4 with a scale per channel has an error of %.3g instead of %.3g. What any of this does to a "
       "language\n"
-      "model is another question: llm --evaluate answers it on a real one.\n",
+      "model is another question: eval answers it on a real one.\n",
       rotated.int4.channel.all, channel.all);
 }
 

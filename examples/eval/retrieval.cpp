@@ -96,14 +96,16 @@ retrieval_text make_retrieval_text(const llm::tokenizer& tokenizer, int length, 
   if (eligible < 2 * depths) throw usage_error("a text for retrieval has too few facts");
 
   const std::array<std::vector<int>, depths> chosen = choose(eligible, random);
+  const int first_depth = random.below(depths);
   for (int i = 0;; ++i) {
-    const std::vector<int>& part = chosen[static_cast<std::size_t>(i % depths)];
+    const int depth = (first_depth + i) % depths;
+    const std::vector<int>& part = chosen[static_cast<std::size_t>(depth)];
     if (i / depths >= static_cast<int>(part.size())) break;
-    sentence asked = facts[static_cast<std::size_t>(part[static_cast<std::size_t>(i / depths)])];
+    const sentence& asked = facts[static_cast<std::size_t>(part[static_cast<std::size_t>(i / depths)])];
     const int begin = static_cast<int>(out.tokens.size());
     if (begin + asked.size() > length) break;
     out.tokens.insert(out.tokens.end(), asked.tokens.begin(), asked.tokens.end());
-    out.questions.push_back({begin + asked.answer_first, asked.answer_end - asked.answer_first, i % depths});
+    out.questions.push_back({begin + asked.answer_first, asked.answer_end - asked.answer_first, depth});
   }
   return out;
 }

@@ -30,7 +30,7 @@ struct activations {
   std::vector<layer> layers;
 };
 
-// The layout stands in examples/llm/activations.hpp.
+// The layout stands in examples/eval/activations.hpp.
 activations load() {
   std::ifstream file(std::string(KVAXIS_TEST_DATA) + "/smollm2_activations.bin", std::ios::binary);
   char magic[8] = {};

@@ -35,6 +35,18 @@ TEST(Metrics, logit_error_sees_only_what_the_queries_see) {
                    kvaxis::relative_error(keys, decoded));
 }
 
+TEST(Metrics, log_softmax_and_divergence_of_known_distributions) {
+  Eigen::RowVector3f logits(std::log(2.0F), 0, std::log(5.0F));
+  const Eigen::ArrayXd logs = kvaxis::log_softmax(logits.array().matrix() + Eigen::RowVector3f::Constant(100));
+  const double probabilities[] = {0.25, 0.125, 0.625};
+  for (int i = 0; i < 3; ++i) EXPECT_NEAR(std::exp(logs[i]), probabilities[i], 1e-5) << i;
+  EXPECT_NEAR(logs.exp().sum(), 1, 1e-15);
+  const Eigen::ArrayXd other = kvaxis::log_softmax(Eigen::Vector3d(0, 0, 0));
+  const double expected = 0.25 * std::log(0.75) + 0.125 * std::log(0.375) + 0.625 * std::log(1.875);
+  EXPECT_NEAR(kvaxis::divergence(logs, other), expected, 1e-5);
+  EXPECT_EQ(kvaxis::divergence(other, other), 0.0);
+}
+
 TEST(Metrics, softmax_divergence_of_known_distributions) {
   // Rows (1/2, 1/2) against (1/4, 3/4), and a row that only differs by a constant.
   Eigen::MatrixXd exact(2, 2);

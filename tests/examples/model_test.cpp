@@ -172,7 +172,7 @@ TEST_P(Model, gives_the_logits_of_its_architecture) {
   llm::cache_options exact;
   exact.policy = "k:f32,v:f32";
   llm::layer_caches caches(model.shape(), exact, 0, pool);
-  const llm::matrix found = model.logits(model.forward(tokens, caches));
+  const llm::matrix found = model.logits(model.feed(tokens, caches));
   const MatrixXd expected = e.logits(tokens);
   ASSERT_EQ(found.rows(), expected.rows());
   ASSERT_EQ(found.cols(), expected.cols());

@@ -1,57 +1,15 @@
 // The examples as programs: what they print, their options, and that the README shows the code that they are.
 #include <gtest/gtest.h>
 
-#include <sys/wait.h>
-#include <isa_test.hpp>
-
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <policies.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "programs.hpp"
+
 namespace {
-
-struct outcome {
-  int exit_code = -1;
-  std::string text;
-};
-
-// Runs an example; its messages on stderr are part of the text.
-outcome run(const std::string& command) {
-  outcome out;
-  FILE* pipe = popen((KVAXIS_EXAMPLES "/" + command + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return out;
-  char buffer[4096];
-  for (std::size_t n = 0; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) out.text.append(buffer, n);
-  const int state = pclose(pipe);
-  if (WIFEXITED(state)) out.exit_code = WEXITSTATUS(state);
-  return out;
-}
-
-std::string file_text(const std::string& path) {
-  std::ifstream file(KVAXIS_SOURCE "/" + path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-std::vector<std::string> lines_with(const std::string& text, const std::string& what) {
-  std::istringstream in(text);
-  std::vector<std::string> out;
-  for (std::string line; std::getline(in, line);) {
-    if (line.find(what) != std::string::npos) out.push_back(line);
-  }
-  return out;
-}
-
-// The number after `"key": `; NaN where there is none.
-double number(const std::string& text, const std::string& key) {
-  const std::size_t at = text.find('"' + key + "\": ");
-  return at == std::string::npos ? std::nan("") : std::strtod(text.c_str() + at + key.size() + 4, nullptr);
-}
 
 // The result of `axes --json` for one codec and axis.
 std::string axes_row(const std::string& json, const std::string& keys, const std::string& groups,
@@ -93,23 +51,6 @@ TEST(Axes, figures_of_the_experiment) {
       }
       const std::string e4m3 = axes_row(o.text, keys, "64", "e4m3", "ratio");
       EXPECT_NEAR(number(e4m3, "normal_channel_error"), 1.0, 0.1) << e4m3;
-    }
-  }
-}
-
-// Every number of the results stands in the table too.
-void expect_same_figures(const std::string& command, const std::vector<std::string>& keys) {
-  const outcome table = run(command);
-  const outcome json = run(command + " --json");
-  ASSERT_EQ(table.exit_code, 0) << table.text;
-  ASSERT_EQ(json.exit_code, 0) << json.text;
-  const std::vector<std::string> rows = lines_with(json.text, keys[0]);
-  ASSERT_FALSE(rows.empty());
-  for (const std::string& row : rows) {
-    for (const std::string& key : keys) {
-      const std::size_t begin = row.find('"' + key + "\": ") + key.size() + 4;
-      const std::string figure = row.substr(begin, row.find_first_of(",}", begin) - begin);
-      EXPECT_TRUE(figure == "null" || table.text.find(figure) != std::string::npos) << key << ": " << figure;
     }
   }
 }
@@ -298,7 +239,7 @@ TEST(Ship, two_processes_and_half_of_the_heads) {
 }
 
 TEST(Examples, help_and_options_that_are_wrong) {
-  for (const char* name : {"axes", "latent", "llm", "own_codec", "plan", "scales", "ship", "threads"}) {
+  for (const char* name : {"axes", "eval", "latent", "llm", "own_codec", "plan", "scales", "ship", "threads"}) {
     const outcome help = run(std::string(name) + " --help");
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_EQ(help.text.rfind("usage:", 0), 0U) << help.text;
@@ -321,11 +262,18 @@ TEST(Examples, help_and_options_that_are_wrong) {
                               "threads --tokens 0",
                               "llm",
                               "llm --lists --prompt x",
-                              "llm --lists --evaluate x",
                               "llm --lists --context 1",
                               "llm --prompt x --context 5 --pins 4",
-                              "llm --evaluate x --context 100",
-                              "llm --lists --policy k:f32,v:f32 --policy k:f16,v:f16"}) {
+                              "llm --lists --policy k:f32,v:f32 --policy k:f16,v:f16",
+                              "eval",
+                              "eval --text x --retrieval",
+                              "eval --text x --lengths 600",
+                              "eval --retrieval --tokens 600",
+                              "eval --retrieval --lengths 600,600",
+                              "eval --retrieval --lengths 600,x",
+                              "eval --text x --prefill folded",
+                              "eval --text x --prefill none",
+                              "eval --text x --layers 1"}) {
     EXPECT_EQ(run(command).exit_code, 2) << command;
   }
   EXPECT_EQ(run("plan --model Qwen3-8B --policy k:int5,v:f16").exit_code, 1);
