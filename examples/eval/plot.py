@@ -100,12 +100,15 @@ def draw_axes(x, y, x_words, y_words):
     return out
 
 
+def ends(point, logarithmic):
+    """One standard deviation up and one down; a logarithmic axis does not reach down to zero."""
+    _, value, error = point
+    return value + error, max(value - error, value / 10) if logarithmic else value - error
+
+
 def draw_point(x, y, point, colour):
-    """A dot with its sampling error: two standard deviations, one up and one down."""
-    number, value, error = point
-    up, down = value + error, value - error
-    if y.logarithmic and down <= 0:
-        down = value / 10
+    number, value, _ = point
+    up, down = ends(point, y.logarithmic)
     return [line(x.place(number), y.place(up), x.place(number), y.place(down), f'stroke="{colour}"'),
             f'<circle cx="{x.place(number):.1f}" cy="{y.place(value):.1f}" r="3.5" fill="{colour}"/>']
 
@@ -157,7 +160,7 @@ def main():
 
     points = [p for some in series.values() for p in some]
     x = Axis([p[0] for p in points], LEFT, WIDTH - RIGHT)
-    y = Axis([p[1] for p in points], HEIGHT - BOTTOM, TOP, logarithmic)
+    y = Axis([v for p in points for v in ends(p, logarithmic)], HEIGHT - BOTTOM, TOP, logarithmic)
     names = sorted(series, key=lambda name: -series[name][-1][1])  # in the order of the points, so that each is near its own
     styles = {name: (COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]) for i, name in enumerate(names)}
     title = ("Facts asked again" if is_retrieval else "Next token's prediction") + f"; {settings}"

@@ -29,7 +29,7 @@ class progress {
   void end(int tokens) {
     const double seconds = since(part_start_);
     if (is_terminal_) {
-      if (done_ >= total_) std::fprintf(stderr, "\r\033[K");
+      if (done_ > 0.999999 * total_) std::fprintf(stderr, "\r\033[K");
     } else {
       std::fprintf(stderr, "%3.0f %%  %s: %d tokens in %.1f s, %.0f tokens/s\n", 100 * done_ / total_, part_.c_str(),
                    tokens, seconds, tokens / seconds);
