@@ -1,6 +1,7 @@
 // peer_accuracy: how far quantized caches move llama.cpp's predictions for a text. The same tokens pass through several
 // contexts of one model, the first with an f16 cache, and the distributions of every position are compared with its own.
 #include <llama-cpp.h>
+#include <kvaxis/eval/sampling.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -32,12 +33,10 @@ The first row is the same f16 cache without flash attention: what a change of me
   --json            prints the figures as JSON
   --help            this text
 
-Beside a mean stands its standard error, from the means of 64 positions at a time; beside a perplexity, that of the
-difference to the f16 cache's.
+The figures are those of eval, and so are the sampling errors beside them: from the means of 64 positions at a time.
 )";
 
-constexpr int step = 128;  // tokens that llama.cpp gets at once: with Gemma's vocabulary, 270 MB of logits per cache
-constexpr int batch = 64;  // positions whose mean counts as one observation: neighbours are not independent
+constexpr int step = 64;  // tokens that llama.cpp gets at once; their means give the sampling errors, as in eval
 
 struct cache_types {
   ggml_type k, v;
@@ -170,32 +169,12 @@ struct distribution {
   [[nodiscard]] double log_probability(int i) const { return static_cast<double>(logits[i]) - log_sum; }
 };
 
-class sample {
- public:
-  void add(double x) { values_.push_back(x); }  // of the next position
-  [[nodiscard]] double mean() const { return mean_of(0, values_.size()); }
-  [[nodiscard]] double error() const {
-    const double all = mean();
-    double squares = 0, count = 0;
-    for (std::size_t first = 0; first < values_.size(); first += batch, ++count) {
-      const double difference = mean_of(first, std::min(values_.size(), first + batch)) - all;
-      squares += difference * difference;
-    }
-    return std::sqrt(squares / (count - 1) / count);
-  }
-
- private:
-  [[nodiscard]] double mean_of(std::size_t first, std::size_t end) const {
-    double sum = 0;
-    for (std::size_t i = first; i < end; ++i) sum += values_[i];
-    return sum / static_cast<double>(end - first);
-  }
-
-  std::vector<double> values_;
+struct comparison {
+  kvaxis::batch_mean kl, same_top, loss, added_loss;  // loss: minus the log probability of the next token
 };
 
-struct comparison {
-  sample kl, same_top, loss, added_loss;  // loss: minus the log probability of the next token
+struct sums_of_batch {
+  double kl = 0, same_top = 0, loss = 0, added_loss = 0;
 };
 
 // Of the f16 cache first, then of each of the others.
@@ -208,15 +187,16 @@ std::vector<comparison> compare(llama_model& model, const options& o) {
   for (const cache_types& types : o.caches) contexts.push_back(make_context(model, o, types));
   std::vector<comparison> out(contexts.size());
   std::vector<double> probabilities(static_cast<std::size_t>(size));
-  token_batch tokens_now;
+  token_batch batch;
   for (int first = 0; first < o.tokens; first += step) {
-    const int end = std::min(o.tokens, first + step);
+    const int end = std::min(o.tokens, first + step), compared = std::max(first, first_compared);
     for (const llama_context_ptr& context : contexts) {
-      if (llama_decode(context.get(), tokens_now.fill(tokens, first, end, first_compared)) != 0) {
+      if (llama_decode(context.get(), batch.fill(tokens, first, end, first_compared)) != 0) {
         throw std::runtime_error("llama.cpp fails at token " + std::to_string(first));
       }
     }
-    for (int position = std::max(first, first_compared); position < end; ++position) {
+    std::vector<sums_of_batch> sums(contexts.size());
+    for (int position = compared; position < end; ++position) {
       const auto row = [&](std::size_t context) {
         return distribution(llama_get_logits_ith(contexts[context].get(), position - first), size);
       };
@@ -224,17 +204,23 @@ std::vector<comparison> compare(llama_model& model, const options& o) {
       for (int i = 0; i < size; ++i) probabilities[static_cast<std::size_t>(i)] = std::exp(expected.log_probability(i));
       for (std::size_t c = 0; c < contexts.size(); ++c) {
         const distribution found = row(c);
-        double kl = 0;
         for (int i = 0; i < size; ++i) {
-          kl += probabilities[static_cast<std::size_t>(i)] * (expected.log_probability(i) - found.log_probability(i));
+          sums[c].kl +=
+              probabilities[static_cast<std::size_t>(i)] * (expected.log_probability(i) - found.log_probability(i));
         }
-        out[c].kl.add(kl);
-        out[c].same_top.add(found.best == expected.best ? 1 : 0);
+        sums[c].same_top += found.best == expected.best ? 1 : 0;
         if (position + 1 == o.tokens) continue;
         const llama_token next = tokens[static_cast<std::size_t>(position + 1)];
-        out[c].loss.add(-found.log_probability(next));
-        out[c].added_loss.add(expected.log_probability(next) - found.log_probability(next));
+        sums[c].loss -= found.log_probability(next);
+        sums[c].added_loss += expected.log_probability(next) - found.log_probability(next);
       }
+    }
+    const int positions = end - compared, predictions = std::min(end, o.tokens - 1) - compared;
+    for (std::size_t c = 0; positions > 0 && c < contexts.size(); ++c) {
+      out[c].kl.add(sums[c].kl, positions);
+      out[c].same_top.add(sums[c].same_top, positions);
+      out[c].loss.add(sums[c].loss, predictions);
+      out[c].added_loss.add(sums[c].added_loss, predictions);
     }
     std::fprintf(stderr, "\r%d of %d tokens", end, o.tokens);
   }
@@ -257,17 +243,27 @@ void print(const options& o, const std::vector<comparison>& done) {
            {"top1_agreement", "same top"},
            {"top1_error", "+-"},
            {"perplexity", "perplexity"},
-           {"perplexity_error", "+-"}});
+           {"perplexity_error", "+-"},
+           {"added_loss", "added loss"},
+           {"added_loss_error", "+-"}});
   for (std::size_t i = 0; i < o.caches.size(); ++i) {
     const cache_types& types = o.caches[i];
     const comparison& c = done[i + 1];
-    const double perplexity = std::exp(c.loss.mean());
-    t.add({ggml_type_name(types.k), ggml_type_name(types.v), types.rotated ? "yes" : "no", types.flash ? "yes" : "no",
-           cell((bits(types.k) + bits(types.v)) / 2, 4), cell(c.kl.mean(), 4), cell(c.kl.error(), 2),
-           cell(c.same_top.mean(), 4), cell(c.same_top.error(), 2), cell(perplexity, 6),
-           cell(perplexity * c.added_loss.error(), 2)});
+    std::vector<cell> row = {ggml_type_name(types.k), ggml_type_name(types.v), types.rotated ? "yes" : "no",
+                             types.flash ? "yes" : "no", cell((bits(types.k) + bits(types.v)) / 2, 4)};
+    const auto add = [&](double mean, double error) {
+      row.emplace_back(mean, 6);
+      row.emplace_back(error, 2);
+    };
+    const kvaxis::estimate kl = c.kl.result(), same_top = c.same_top.result(), loss = c.loss.result(),
+                           added_loss = c.added_loss.result();
+    add(kl.mean, kl.error);
+    add(same_top.mean, same_top.error);
+    add(std::exp(loss.mean), std::exp(loss.mean) * loss.error);
+    add(added_loss.mean, added_loss.error);
+    t.add(std::move(row));
   }
-  const double f16_perplexity = std::exp(done[0].loss.mean());
+  const double f16_perplexity = std::exp(done[0].loss.result().mean);
   if (o.json) {
     std::printf("{\n  \"token_offset\": %d,\n  \"tokens\": %d,\n  \"f16_perplexity\": %.6f,\n", o.token_offset,
                 o.tokens, f16_perplexity);

@@ -28,9 +28,9 @@ def main():
         rows = [[f"`{r['type_k']}`" + (", no flash attention" if r["flash_attention"] == "no" else ""),
                  f"`{r['type_v']}`", r["rotated"], number(r["bits_per_value"]),
                  with_error(r["kl_mean"], r["kl_error"], 4),
-                 with_error(100 * r["top1_agreement"], 100 * r["top1_error"], 1),
-                 with_error(r["perplexity"], r["perplexity_error"], 2)] for r in data["results"]]
-        table(["keys", "values", "rotated", "bits", "KL divergence", "same top token, %", "perplexity"], rows)
+                 with_error(100 * r["top1_agreement"], 100 * r["top1_error"], 1), number(r["perplexity"], 2),
+                 with_error(r["added_loss"], r["added_loss_error"], 4)] for r in data["results"]]
+        table(["keys", "values", "rotated", "bits", "KL divergence", "same top token, %", "perplexity", "added loss"], rows)
     return 0
 
 
