@@ -5,6 +5,7 @@
 #include <string>
 
 #include "layer_caches.hpp"
+#include "product.hpp"
 
 namespace llm {
 namespace {
@@ -111,7 +112,7 @@ matrix model::product(const matrix& x, const matrix& weights) const {
   pool_(pool_.size(), [&](int task) {
     const Eigen::Index first = std::min(weights.rows(), task * share);
     const Eigen::Index count = std::min(share, weights.rows() - first);
-    if (count > 0) out.middleCols(first, count).noalias() = x * weights.middleRows(first, count).transpose();
+    if (count > 0) multiply(x.data(), x.rows(), x.cols(), weights.data(), first, count, out.data(), out.cols());
   });
   return out;
 }

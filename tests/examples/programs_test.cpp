@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <isa_test.hpp>
 #include <policies.hpp>
 #include <string>
 #include <vector>

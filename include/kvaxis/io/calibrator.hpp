@@ -118,7 +118,7 @@ inline status calibrator::side_scales(const bound_policy& b, bool is_key, int co
     const float wanted = seen * margin;
     const auto takes = [&](float scale) {
       detail::number_range r = detail::range_of(codec, {scale, codec.offset_factor * scale});
-      if (rotated) r = detail::before_rotation(r);
+      if (rotated) r = detail::before_growth(r, 2);
       return wanted <= r.high && -wanted >= r.low;
     };
     if (!takes(FLT_MAX)) return beyond;

@@ -78,7 +78,7 @@ struct compact {
   static constexpr float largest = static_cast<float>((1 << Bits) - 1);
   static constexpr float smallest_scale = 0x1p-14F;
 
-  static float scale_of(std::uint8_t bits) noexcept { return to_float(float16{static_cast<std::uint16_t>(bits << 7)}); }
+  static float scale_of(std::uint8_t byte) noexcept { return to_float(float16{static_cast<std::uint16_t>(byte << 7)}); }
   static int zero_of(params p) noexcept { return p.zero < 128 ? p.zero : p.zero - 256; }
   static std::uint32_t code_of(params p, float inverse, float x) noexcept {
     const auto zero = static_cast<float>(zero_of(p));

@@ -175,6 +175,7 @@ V multiply_bytes(V sums, V a, V b) {
 #define _mm512_cvtps_pd(a) \
   kvaxis_emulate::map<simde__m512d, double, float>(a, [](float x) { return static_cast<double>(x); })
 #define _mm512_extractf32x8_ps(a, i) simde_mm256_castpd_ps(simde_mm512_extractf64x4_pd(simde_mm512_castps_pd(a), i))
+#define _mm512_broadcast_i32x8(a) simde_mm512_inserti64x4(simde_mm512_castsi256_si512(a), a, 1)
 #undef _mm256_cvtps_ph
 #define _mm256_cvtps_ph(a, mode) \
   kvaxis_emulate::map<simde__m128i, std::uint16_t, float>(a, kvaxis_emulate::float_to_half<mode>)
