@@ -16,8 +16,8 @@ constexpr codec_name codecs[] = {
     {"int4", "0.6,-4.5"},    {"int8", "0.035,-4.46"},    {"int4s", "0.65"},     {"int8s", "0.0355"},
     {"int4f32", "0.6,-4.5"}, {"int8f32", "0.035,-4.46"}, {"e4m3", "0.011"},     {"e5m2", "0.0001"},
     {"f32", nullptr},        {"f16", nullptr},           {"bf16", nullptr},     {"int2", "3.1,-4.6"},
-    {"int3", "1.35,-4.6"},      {"int5", "0.3,-4.6"},      {"int6", "0.15,-4.6"}, {"int2s", "4.6"},
-    {"int3s", "1.55"},        {"int5s", "0.31"},          {"int6s", "0.15"}};
+    {"int3", "1.35,-4.6"},   {"int5", "0.3,-4.6"},       {"int6", "0.15,-4.6"}, {"int2s", "4.6"},
+    {"int3s", "1.55"},       {"int5s", "0.31"},          {"int6s", "0.15"}};
 
 // The names of a codec's sides: keys with each of the rotations, values without.
 struct side_names {
@@ -84,7 +84,9 @@ TEST(PolicyVariants, agree_with_the_oracle) {
           "k:int4-channel64-hot1x5,v:int6-channel64", "k:int5-channel64-hot8x6-lsq,v:int8-hadamard-token64",
           "k:int4-hadamard-token64-post,v:int4-hadamard-token64", "k:int8-hadamard-token32-tile-lsq,v:int3s-token64",
           "k:mxfp4-token32-pre,v:nvfp4-token16", "k:mxfp6e2m3-channel32-hot2,v:mxfp8e4m3-token32",
-          "k:mxint8-channel32-auto,v:mxfp6e3m2-token32", "k:mxfp8e5m2-token32-tile,v:mxfp4-token32"}) {
+          "k:mxint8-channel32-auto,v:mxfp6e3m2-token32", "k:mxfp8e5m2-token32-tile,v:mxfp4-token32",
+          "k:int4s-centered-channel64-pre,v:int4-out2-token64",
+          "k:int3-out1-channel64-hot3-lsq,v:e4m3-centered-token32"}) {
       SCOPED_TRACE(std::string(name) + " dim " + std::to_string(dim));
       kvaxis::any_kv_cache cache = test::cache_of(name, test::config_of({2, dim}, rope));
       test::append_random(cache, 300, 5);

@@ -112,6 +112,8 @@ TEST(Names, what_does_not_follow_the_grammar_is_refused) {
                         "k:e4m3-tensor@x,v:f16",
                         "k:e4m3-tensor@1,2,3,v:f16",
                         "k:e4m3-tensor@1e999,v:f16",
+                        "k:int4-out-channel64,v:f16",
+                        "k:int4-centered,v:f16",
                         "k:int4-channel64-pre v:f16",
                         "k:int4-channel64-pre,f16",
                         "k:int4-channel64-pre",
@@ -186,7 +188,9 @@ TEST(Names, of_codecs_made_of_others) {
   for (const pair& p :
        {pair{"int4-channel64-pre-lsq", "int4-lsq"}, pair{"int4-channel64-hot8x6", "int4x6"},
         pair{"int3-channel32-hot4x5-lsq", "int3-lsqx5"}, pair{"int8-hadamard-token64-post", "int8-hadamard"},
-        pair{"int2s-hadamard-token32-tile-lsq", "int2s-lsq-hadamard"}}) {
+        pair{"int2s-hadamard-token32-tile-lsq", "int2s-lsq-hadamard"},
+        pair{"int4s-centered-channel64-pre", "int4s-centered"}, pair{"e4m3-centered-token64-post", "e4m3-centered"},
+        pair{"int4-out2-token64-pre", "int4-out2"}, pair{"int2-out1-channel128-hot3-lsq", "int2-out1-lsq"}}) {
     const test::policies found = test::find("k:" + std::string(p.policy) + ",v:f16");
     ASSERT_NE(found.keys.codec, nullptr) << p.policy;
     EXPECT_STREQ(found.keys.codec->name, p.codec);
@@ -194,8 +198,11 @@ TEST(Names, of_codecs_made_of_others) {
     kvaxis::format_policy(p.codec, found.keys.policy, kvaxis::role::key, written, sizeof written);
     EXPECT_STREQ(written, p.policy);
   }
-  for (const char* name : {"k:int4-channel64-hot8x7,v:f16", "k:int4-channel64-lsq-pre,v:f16", "k:f16-lsq,v:f16",
-                           "k:f16,v:int4-token64-hot2x6", "k:e4m3-hadamard-token64-post,v:f16"}) {
+  for (const char* name :
+       {"k:int4-channel64-hot8x7,v:f16", "k:int4-channel64-lsq-pre,v:f16", "k:f16-lsq,v:f16",
+        "k:f16,v:int4-token64-hot2x6", "k:e4m3-hadamard-token64-post,v:f16", "k:int4-out3-channel64,v:f16",
+        "k:int4-out-1-channel64,v:f16", "k:int4-out01-channel64,v:f16", "k:f16-centered-channel64,v:f16",
+        "k:int4-channel64-centered,v:f16", "k:int4s-centered-out1-token64,v:f16"}) {
     EXPECT_EQ(test::find(name).keys.codec, nullptr) << name;
   }
 }

@@ -6,7 +6,7 @@
 struct not_a_codec {};
 
 struct odd_width : kvaxis::int4 {
-  static constexpr int bits = 5;
+  static constexpr int bits = 7;
 };
 
 struct no_unit {

@@ -1,7 +1,7 @@
 # Wrong policies do not compile, and the message says why.
 set(messages
     "not a codec. A codec has bits, name, params, fit"
-    "the codec's bits must be 4, 8, 16 or 32"
+    "the codec's bits must be 2 to 6, 8, 16 or 32"
     "the scale is given, so the codec must be linear"
     "the group is a number of channels, a multiple of 16"
     "use per_channel for such keys"

@@ -5,10 +5,12 @@
 #include <array>
 #include <string_view>
 
+#include "../quantizers/centered.hpp"
 #include "../quantizers/codebook.hpp"
 #include "../quantizers/compact.hpp"
 #include "../quantizers/microscaling.hpp"
 #include "../quantizers/names.hpp"
+#include "../quantizers/outliers.hpp"
 #include "any_kv_cache.hpp"
 
 KVAXIS_BEGIN_NAMESPACE
@@ -37,6 +39,17 @@ constexpr const codec_table* find_variant(std::string_view name) noexcept {
   return look(codec_list<with_hadamard<least_squares<Codecs>>...>);
 }
 
+// One and two outliers of a group kept, by range and by least squares.
+template <class... Codecs>
+constexpr const codec_table* find_outliers(std::string_view name) noexcept {
+  for (const codec_table* t :
+       codec_list<outliers<Codecs, 1>..., outliers<Codecs, 2>..., outliers<least_squares<Codecs>, 1>...,
+                  outliers<least_squares<Codecs>, 2>...>) {
+    if (name == t->name) return t;
+  }
+  return nullptr;
+}
+
 // Some pairs with more bits.
 template <class Codec, class Wide>
 constexpr const codec_table* find_wide(std::string_view name) noexcept {
@@ -53,12 +66,18 @@ KVAXIS_KERNEL const codec_table* find_codec(std::string_view name) noexcept {
   using namespace detail;
   for (const codec_table* t :
        codec_list<int4f32, int8f32, e4m3, e5m2, f32, f16, bf16, mxfp4, mxfp6e2m3, mxfp6e3m2, mxfp8e4m3, mxfp8e5m2,
-                  mxint8, nvfp4, nf4, nf4a, lloyd2, lloyd2a, lloyd3, lloyd3a, lloyd4, lloyd4a>) {
+                  mxint8, nvfp4, nf4, nf4a, lloyd2, lloyd2a, lloyd3, lloyd3a, lloyd4, lloyd4a, with_hadamard<nf4>,
+                  with_hadamard<lloyd2>, with_hadamard<lloyd3>, with_hadamard<lloyd4>>) {
     if (name == t->name) return t;
   }
   for (const codec_table* t : codec_list<compact<2>, compact<3>, compact<4>, compact<5>, compact<6>>) {
     if (name == t->name) return t;
   }
+  for (const codec_table* t :
+       codec_list<centered<int4s>, centered<int8s>, centered<nf4>, centered<lloyd4>, centered<e4m3>>) {
+    if (name == t->name) return t;
+  }
+  if (const codec_table* t = find_outliers<int2, int3, int4>(name)) return t;
   if (const codec_table* t = find_variant<int2, int3, int4, int5, int6, int8>(name)) return t;
   if (const codec_table* t = find_variant<int2s, int3s, int4s, int5s, int6s, int8s>(name)) return t;
   if (const codec_table* t = find_wide<int2, int3>(name)) return t;

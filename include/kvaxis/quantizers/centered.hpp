@@ -37,7 +37,7 @@ struct centered {
     const float16 middle = to_float16(low / 2 + high / 2);
     const float centre = to_float(middle);
     // Of a group longer than any in a cache every step-th number and the ends are looked at.
-    float shifted[max_head_dim + 2];
+    float shifted[max_head_dim + 2] = {};
     const int step = (n + max_head_dim - 1) / max_head_dim;
     int count = 0;
     for (int i = 0; i < n; i += step) shifted[count++] = shift(x[i], centre);

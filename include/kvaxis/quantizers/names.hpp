@@ -4,6 +4,7 @@
 //   side    = codec [ "-hadamard" ] [ "-" axis ] [ "@" scale [ "," offset ] ] [ "-" rotation ] [ "-lsq" ]
 //             or, for values, latent
 //   codec   = int2 ... int6 | int8 | int2s ... int8s | int4f32 | int8f32 | e4m3 | e5m2 | mxfp4 ... | f32 | f16 | bf16
+//             or one of these and -centered | -outK      int4s-centered, int4-out2
 //   axis    = channelG | tokenG | tensor                      G: the group's length; left out for f32, f16, bf16
 //   rotation (keys) = pre | auto | hotN | hotNxB | tile | post    left out: pre. hotNxB: the N widest pairs, in B bits; others as auto
 //
@@ -12,6 +13,7 @@
 // combinations exist; make_cache.hpp lists them. A tensor axis without "@" takes its scale from the configuration.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <string_view>
@@ -21,7 +23,7 @@
 KVAXIS_BEGIN_NAMESPACE
 
 struct side_name {
-  std::string_view codec;  // its first part
+  std::string_view codec;  // its first part, with -centered or -outK
   bool refined = false;    // lsq
   int wide_bits = 0;
   bool transformed = false;  // hadamard
@@ -95,9 +97,12 @@ inline bool parse_rotation(std::string_view& rest, policy& p, int& wide_bits) no
 
 // One side up to its end: the comma before "v:" for keys. The codec is looked up by the caller.
 inline bool parse_side(std::string_view& rest, bool is_key, side_name& out) noexcept {
-  const std::size_t end = rest.find_first_of("-@,");
-  out.codec = rest.substr(0, end);
-  rest.remove_prefix(out.codec.size());
+  const std::string_view text = rest;
+  rest.remove_prefix(std::min(rest.find_first_of("-@,"), rest.size()));
+  if (int outliers = 0; !take_prefix(rest, "-centered") && take_prefix(rest, "-out") && !take_number(rest, outliers)) {
+    return false;
+  }
+  out.codec = text.substr(0, text.size() - rest.size());
   const bool is_identity = out.codec == "f32" || out.codec == "f16" || out.codec == "bf16";
   if (!is_key && out.codec == "latent") {
     out.policy = {axis::latent, 0, pre};
