@@ -111,7 +111,8 @@ TEST_P(Hostile, every_flipped_bit_with_a_new_checksum) {
 INSTANTIATE_TEST_SUITE_P(policy, Hostile,
                          ::testing::Values("k:int4-channel32-auto,v:int8s-token16",
                                            "k:int8f32-token16-tile,v:e4m3-channel32",
-                                           "k:e5m2-tensor@0.01-pre,v:int4f32-token16", "k:f16,v:bf16"),
+                                           "k:e5m2-tensor@0.01-pre,v:int4f32-token16", "k:f16,v:bf16",
+                                           "k:int3-channel32-hot2x5,v:nvfp4-token16"),
                          test::policy_test_name);
 
 // Whatever a number in the file says: no more is allocated than for the good file, and in a few blocks at a time.

@@ -32,12 +32,7 @@ struct affine {
   };
 
   static params fit(const float* x, int n) noexcept {
-    float low = x[0];
-    float high = x[0];
-    for (int i = 1; i < n; ++i) {
-      low = x[i] < low ? x[i] : low;
-      high = x[i] > high ? x[i] : high;
-    }
+    const auto [low, high] = detail::extremes_of(x, n);
     return fit_range(low, high);
   }
 

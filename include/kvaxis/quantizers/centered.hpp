@@ -28,12 +28,7 @@ struct centered {
   };
 
   static params fit(const float* x, int n) noexcept {
-    float low = x[0];
-    float high = x[0];
-    for (int i = 1; i < n; ++i) {
-      low = x[i] < low ? x[i] : low;
-      high = x[i] > high ? x[i] : high;
-    }
+    const auto [low, high] = detail::extremes_of(x, n);
     const float16 middle = to_float16(low / 2 + high / 2);
     const float centre = to_float(middle);
     // Of a group longer than any in a cache every step-th number and the ends are looked at.

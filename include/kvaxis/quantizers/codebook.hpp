@@ -110,12 +110,7 @@ struct codebook {
   using params = std::conditional_t<HasOffset, detail::codebook_scale_and_offset, detail::codebook_scale>;
 
   static params fit(const float* x, int n) noexcept {
-    float low = x[0];
-    float high = x[0];
-    for (int i = 1; i < n; ++i) {
-      low = x[i] < low ? x[i] : low;
-      high = x[i] > high ? x[i] : high;
-    }
+    const auto [low, high] = detail::extremes_of(x, n);
     params p{};
     if constexpr (HasOffset) p.offset = detail::half_without_sign_of_zero(low / 2 + high / 2);
     const float above = flush_subnormal(high - offset_of(p));

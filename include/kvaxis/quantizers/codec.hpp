@@ -163,6 +163,19 @@ constexpr std::int64_t integer_limit(float bound) noexcept {
   return bound <= -9.2e18F ? INT64_MIN : static_cast<std::int64_t>(bound);
 }
 
+struct extremes {
+  float low;
+  float high;
+};
+inline extremes extremes_of(const float* x, int n) noexcept {
+  extremes e{x[0], x[0]};
+  for (int i = 1; i < n; ++i) {
+    e.low = x[i] < e.low ? x[i] : e.low;
+    e.high = x[i] > e.high ? x[i] : e.high;
+  }
+  return e;
+}
+
 inline float largest_magnitude(const float* x, int n) noexcept {
   float largest = 0.0F;
   for (int i = 0; i < n; ++i) {

@@ -27,12 +27,7 @@ struct compact {
 
   // Of the scales around the range's the one with the smallest squared error.
   static params fit(const float* x, int n) noexcept {
-    float low = 0.0F;
-    float high = 0.0F;
-    for (int i = 0; i < n; ++i) {
-      low = i == 0 || x[i] < low ? x[i] : low;
-      high = i == 0 || x[i] > high ? x[i] : high;
-    }
+    const auto [low, high] = detail::extremes_of(x, n);
     const float needed = -low > 127.0F / 128.0F * high ? -low : high;  // so that the offset is within reach
     const float by_range = static_cast<float>(static_cast<double>(high - low) / largest);
     const float by_offset = high < 0.0F || low > 0.0F ? static_cast<float>(static_cast<double>(needed) / 120.0) : 0.0F;

@@ -18,12 +18,7 @@ struct least_squares : Codec {
 
   static params fit(const float* x, int n) noexcept {
     const auto number = [x](int i) { return scalar::vf{x[i]}; };
-    float low = x[0];
-    float high = x[0];
-    for (int i = 1; i < n; ++i) {
-      low = x[i] < low ? x[i] : low;
-      high = x[i] > high ? x[i] : high;
-    }
+    const auto [low, high] = detail::extremes_of(x, n);
     scalar::vu scale;
     scalar::vu offset;
     constexpr bool has_offset = codec_parameters<Codec>::members == 2;

@@ -24,7 +24,8 @@ enum class axis : int { channel, token, tensor, latent };
 
 // Where keys are rotated (RoPE). A *hot* pair is stored before rotation and rotated inside the kernel; the other pairs
 // are stored rotated by the token's offset in its tile, which is cheaper to read and less accurate. Both can be moved
-// to other positions exactly. A number N > 0 makes the N pairs hot whose ranges rotation would widen most.
+// to other positions exactly. A number N > 0 makes the N pairs hot whose ranges rotation would widen most; of wide_pairs<>
+// the N pairs of the largest range are hot and have more bits, and the others are chosen as by `automatic`.
 constexpr int pre = -1;          // every pair is hot
 constexpr int automatic = -2;    // those whose summed range^2 rotation would more than double
 constexpr int post = -3;         // no RoPE in the cache: keys and queries come in as the engine rotated them

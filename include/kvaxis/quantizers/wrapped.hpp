@@ -2,7 +2,8 @@
 //
 //   with_hadamard<Codec>    values, or per-token keys, after an orthonormal Hadamard transform over the head, which spreads
 //                           an outlier evenly; attention transforms the query, or the result, instead of the numbers
-//   wide_pairs<Codec, Hot>    per-channel keys: the hot pairs have the width of Hot, the others that of Codec
+//   wide_pairs<Codec, Wide> per-channel keys: the N pairs of the largest range have the width of Wide, all others that of
+//                           Codec; per_channel<..., N> says how many
 #pragma once
 
 #include "codec.hpp"

@@ -57,8 +57,9 @@ KVAXIS_INLINE void choose_hot_pairs(const tile_format& f, const row_view& x, std
   float merit[max_pairs];
   const bool has_wide = f.key_codec->wide != nullptr;
   const bool by_growth = has_wide || f.key_policy.rotation == automatic;
+  std::uint32_t* const chosen = has_wide ? wide : mask;
+  for (int w = 0; w < f.mask_stride; ++w) mask[w] = chosen[w] = 0;
   measure_pairs(f, x, before, after);
-  for (int w = 0; w < f.mask_stride; ++w) mask[w] = 0;
   const auto set = [](std::uint32_t* to, int pair) { to[pair / 32] |= std::uint32_t{1} << (pair % 32); };
   for (int i = 0; i < f.pairs; ++i) {
     const auto squares = [i](const float* range) {
@@ -69,8 +70,6 @@ KVAXIS_INLINE void choose_hot_pairs(const tile_format& f, const row_view& x, std
     merit[i] = has_wide ? was : is - was;
     if (by_growth && is > f.growth * was) set(mask, i);
   }
-  std::uint32_t* const chosen = has_wide ? wide : mask;
-  for (int w = 0; w < f.mask_stride; ++w) chosen[w] = by_growth && !has_wide ? chosen[w] : 0;
   for (int n = 0; n < f.key_policy.rotation; ++n) {  // the largest first, ties to the lower index
     int best = -1;
     for (int i = 0; i < f.pairs; ++i) {
