@@ -87,7 +87,7 @@ struct setting {
 };
 const std::vector<setting> settings = {
     {"k:int4-channel32-pre,v:int4-token64"},        {"k:int8-channel32-auto,v:int8-channel32"},
-    {"k:int4-token16-tile,v:e4m3-token16", true},   {"k:int3-channel32-hot2x5-lsq,v:int2-hadamard-token16"},
+    {"k:int4-token16-tile,v:e4m3-token16", true},   {"k:int3-channel32-hot2x5-lsq,v:int5-hadamard-token16"},
     {"k:int5-token16-tile,v:int6-channel32", true}, {"k:f16,v:f32"}};
 
 // 1 to 65 tokens: up to two folded tiles, and what remains in full precision. The settings take turns.
