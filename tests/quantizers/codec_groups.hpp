@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <kvaxis/formats/bits.hpp>
 #include <numbers.hpp>
 #include <string>
@@ -66,6 +67,22 @@ std::vector<std::uint32_t> encoded(typename Codec::params p, const std::vector<f
   std::vector<std::uint32_t> codes(x.size(), 0xDEADBEEFU);
   Codec::encode(p, x.data(), static_cast<int>(x.size()), codes.data());
   return codes;
+}
+
+// All bytes that a cache would store of those groups, so that a flag that changes one is seen. Parameters are float16.
+template <class Codec>
+std::uint64_t hash_of_bytes() {
+  using params = typename Codec::params;
+  std::uint64_t hash = 0;
+  const auto add = [&](std::uint64_t x) { hash = (hash ^ x) * 0x9E3779B97F4A7C15U; };
+  for (const group& g : codec_groups(Codec::limit)) {
+    const params p = Codec::fit(g.x.data(), static_cast<int>(g.x.size()));
+    std::uint16_t members[sizeof(params) / 2];
+    std::memcpy(members, &p, sizeof p);
+    for (const std::uint16_t bits : members) add(bits);
+    for (const std::uint32_t code : encoded<Codec>(p, g.x)) add(code);
+  }
+  return hash;
 }
 
 }  // namespace test

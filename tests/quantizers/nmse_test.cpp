@@ -6,49 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <kvaxis/quantizers/policy.hpp>
-#include <numbers.hpp>
+#include <normal.hpp>
 #include <vector>
 
 namespace {
 
-// Box and Muller.
-const std::vector<float>& normal_deviates() {
-  static const std::vector<float> all = [] {
-    test::numbers random(2024);
-    std::vector<float> out;
-    for (int i = 0; i < 1 << 17; ++i) {
-      const double u = (static_cast<double>(random.next() >> 11) + 0.5) * 0x1p-53;
-      const double angle = static_cast<double>(random.next() >> 11) * 0x1p-52 * 3.14159265358979323846;
-      out.push_back(static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(angle)));
-      out.push_back(static_cast<float>(std::sqrt(-2 * std::log(u)) * std::sin(angle)));
-    }
-    return out;
-  }();
-  return all;
-}
-
-struct error_sum {
-  double error = 0;
-  double power = 0;
-  void add(double x, double back) {
-    error += (x - back) * (x - back);
-    power += x * x;
-  }
-  [[nodiscard]] double nmse() const { return error / power; }
-};
-
-template <class Codec>
-double nmse_of(int group) {
-  const std::vector<float>& x = normal_deviates();
-  std::vector<std::uint32_t> codes(static_cast<std::size_t>(group));
-  error_sum sum;
-  for (std::size_t begin = 0; begin + codes.size() <= x.size(); begin += codes.size()) {
-    const auto p = Codec::fit(x.data() + begin, group);
-    Codec::encode(p, x.data() + begin, group, codes.data());
-    for (std::size_t i = 0; i < codes.size(); ++i) sum.add(x[begin + i], Codec::decode(p, codes[i]));
-  }
-  return sum.nmse();
-}
+using test::error_sum;
+using test::expect_within;
+using test::nmse_of;
+using test::normal_deviates;
 
 template <class Codec>
 double nmse_of_given_scale(float scale) {
@@ -58,11 +24,6 @@ double nmse_of_given_scale(float scale) {
   error_sum sum;
   for (std::size_t i = 0; i < x.size(); ++i) sum.add(x[i], Codec::unit_value(codes[i]) * scale);
   return sum.nmse();
-}
-
-void expect_within(double got, double expected, double tolerance, const char* what) {
-  EXPECT_GE(got, expected * (1 - tolerance)) << what;
-  EXPECT_LE(got, expected * (1 + tolerance)) << what;
 }
 
 TEST(Nmse, integer_codes) {

@@ -182,24 +182,9 @@ TEST(OutlierError, with_a_far_number_in_each_group) {
             0.7 * test::nmse_of<outliers<kvaxis::int2>>(64, x));
 }
 
-// All bytes that a cache would store, so that a flag that changes one is seen.
-template <class Codec>
-std::uint64_t hash_of_bytes() {
-  std::uint64_t hash = 0;
-  const auto add = [&](std::uint64_t x) { hash = (hash ^ x) * 0x9E3779B97F4A7C15U; };
-  for (const test::group& g : test::codec_groups(Codec::limit)) {
-    const auto p = Codec::fit(g.x.data(), static_cast<int>(g.x.size()));
-    add(p.scale.bits);
-    add(p.offset.bits);
-    for (const kvaxis::float16 kept : p.kept) add(kept.bits);
-    for (const std::uint32_t code : encoded<Codec>(p, g.x)) add(code);
-  }
-  return hash;
-}
-
 TEST(OutlierBytes, do_not_depend_on_flags) {
-  EXPECT_EQ((hash_of_bytes<outliers<kvaxis::int4, 2>>()), 1879316856670692560U);
-  EXPECT_EQ(hash_of_bytes<outliers<least_squares<kvaxis::int2>>>(), 1706011526388172263U);
+  EXPECT_EQ((test::hash_of_bytes<outliers<kvaxis::int4, 2>>()), 1879316856670692560U);
+  EXPECT_EQ(test::hash_of_bytes<outliers<least_squares<kvaxis::int2>>>(), 1706011526388172263U);
 }
 
 TEST(OutlierNames, say_how_many) {
