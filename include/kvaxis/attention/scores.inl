@@ -58,6 +58,17 @@ inline block_view view_rows(const float* rows, int count, int row_lanes) noexcep
 
 // --- Scores --------------------------------------------------------------------------------------------------------
 
+// A mask without a pair.
+inline constexpr std::uint32_t nothing[max_pairs / 32 + 1] = {};
+
+// f(pair) for the pairs of a mask, in order; a block has a pair for every two rows.
+template <class F>
+KVAXIS_INLINE void for_each_pair(const std::uint32_t* mask, int rows, const F& f) {
+  for (int first = 0; first < rows / 2; first += 32) {
+    for (std::uint32_t left = mask[first / 32]; left != 0; left &= left - 1) f(first + __builtin_ctz(left));
+  }
+}
+
 // Hot pairs by rows of f32: those of the run decoded and rotated, the queries with their channels alone.
 inline void score_hot_rows(const unit_kernels& linear, const block_view& b, const score_request& run, int hot_pairs,
                            int rows, const scratch& s) noexcept {
@@ -67,14 +78,12 @@ inline void score_hot_rows(const unit_kernels& linear, const block_view& b, cons
   for (int row = 0; row < rows; ++row) {
     const float* const from = run.run_queries + row * query_stride;
     float* to = s.hot_queries + row * query_stride;
-    for (int first = 0; first < b.rows / 2; first += 32) {
-      for (std::uint32_t left = run.hot[first / 32]; left != 0; left &= left - 1, to += 2) {
-        std::memcpy(to, from + 2 * (first + __builtin_ctz(left)), 2 * sizeof(float));
-      }
-    }
+    for_each_pair(run.hot, b.rows, [&](int pair) {
+      std::memcpy(to, from + 2 * pair, 2 * sizeof(float));
+      to += 2;
+    });
     to[0] = to[1] = 0.0F;
   }
-  static constexpr std::uint32_t nothing[max_pairs / 32 + 1] = {};
   score_request r = run;
   r.first_lane = 0;
   r.hot = r.rotate = nothing;
@@ -97,12 +106,10 @@ inline void expand_run(const tile& t, int head, const unit_kernels* linear, cons
   if (b.wide_extra == 0) return;
   linear->expand_hot(b, run, s.hot_rows);
   const float* from = s.hot_rows;
-  for (int first = 0; first < b.rows / 2; first += 32) {
-    for (std::uint32_t left = run.hot[first / 32]; left != 0; left &= left - 1, from += 2 * run_tokens) {
-      float* const to = s.expanded + 2 * (first + __builtin_ctz(left)) * run_tokens;
-      std::memcpy(to, from, 2 * run_tokens * sizeof(float));
-    }
-  }
+  for_each_pair(run.hot, b.rows, [&](int pair) {
+    std::memcpy(s.expanded + 2 * pair * run_tokens, from, 2 * run_tokens * sizeof(float));
+    from += 2 * run_tokens;
+  });
 }
 
 // Scores of the run that starts at r.first_lane of a folded key block; with r.hot_quads those of the hot pairs alone.
@@ -110,7 +117,6 @@ inline void expand_run(const tile& t, int head, const unit_kernels* linear, cons
 inline void score_run(const tile& t, int head, const block_view& b, const score_request& run, int rows,
                       const scratch& s) noexcept {
   const tile_format& f = *t.format;
-  static constexpr std::uint32_t nothing[max_pairs / 32 + 1] = {};
   const bool hot = run.hot_quads != nullptr;
   const auto* linear =
       f.key_codec->kernels == nullptr ? nullptr : (*f.key_codec->kernels)[static_cast<std::size_t>(this_isa)];

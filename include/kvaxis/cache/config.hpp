@@ -270,7 +270,7 @@ inline number_range range_of(const codec_table& codec, given_scale g) noexcept {
 // within the range / sqrt(n): a limit is checked when a token comes in, never met first at a later fold.
 inline number_range before_growth(number_range r, int n) noexcept {
   const float smaller = -r.low < r.high ? -r.low : r.high;
-  const float part = n == 2 ? 0.70710677F : static_cast<float>(1.0 / std::sqrt(static_cast<double>(n)));
+  const auto part = static_cast<float>(1.0 / std::sqrt(static_cast<double>(n)));
   const float inside = smaller > 0.0F ? smaller * part : 0.0F;
   return {-inside, inside};
 }

@@ -2,7 +2,6 @@
 // the units of KVAXIS_SEPARATE_KERNELS.
 #pragma once
 
-#include <array>
 #include <string_view>
 
 #include "../quantizers/centered.hpp"
@@ -22,73 +21,50 @@ KVAXIS_BEGIN_NAMESPACE
 namespace detail {
 
 template <class... Codecs>
-inline constexpr std::array<const codec_table*, sizeof...(Codecs)> codec_list = {&table_of<Codecs>...};
+const codec_table* find_among(std::string_view name) noexcept {
+  for (const codec_table* t : {&table_of<Codecs>...}) {
+    if (name == t->name) return t;
+  }
+  return nullptr;
+}
 
 // By range and by least squares, and both after a Hadamard transform.
 template <class... Codecs>
-constexpr const codec_table* find_variant(std::string_view name) noexcept {
-  const auto look = [name](const auto& list) {
-    for (const codec_table* t : list) {
-      if (name == t->name) return t;
-    }
-    return static_cast<const codec_table*>(nullptr);
-  };
-  if (const codec_table* t = look(codec_list<Codecs...>)) return t;
-  if (const codec_table* t = look(codec_list<least_squares<Codecs>...>)) return t;
-  if (const codec_table* t = look(codec_list<with_hadamard<Codecs>...>)) return t;
-  return look(codec_list<with_hadamard<least_squares<Codecs>>...>);
+const codec_table* find_variant(std::string_view name) noexcept {
+  return find_among<Codecs..., least_squares<Codecs>..., with_hadamard<Codecs>...,
+                    with_hadamard<least_squares<Codecs>>...>(name);
 }
 
 // One and two outliers of a group kept, by range and by least squares.
 template <class... Codecs>
-constexpr const codec_table* find_outliers(std::string_view name) noexcept {
-  for (const codec_table* t :
-       codec_list<outliers<Codecs, 1>..., outliers<Codecs, 2>..., outliers<least_squares<Codecs>, 1>...,
-                  outliers<least_squares<Codecs>, 2>...>) {
-    if (name == t->name) return t;
-  }
-  return nullptr;
+const codec_table* find_outliers(std::string_view name) noexcept {
+  return find_among<outliers<Codecs, 1>..., outliers<Codecs, 2>..., outliers<least_squares<Codecs>, 1>...,
+                    outliers<least_squares<Codecs>, 2>...>(name);
 }
 
-// Some pairs with more bits.
-template <class Codec, class Wide>
-constexpr const codec_table* find_wide(std::string_view name) noexcept {
-  for (const codec_table* t :
-       codec_list<wide_pairs<Codec, Wide>, wide_pairs<least_squares<Codec>, least_squares<Wide>>>) {
-    if (name == t->name) return t;
-  }
-  return nullptr;
+// Some pairs of a width among Wide, by range and by least squares.
+template <class Codec, class... Wide>
+const codec_table* find_wide(std::string_view name) noexcept {
+  return find_among<wide_pairs<Codec, Wide>..., wide_pairs<least_squares<Codec>, least_squares<Wide>>...>(name);
 }
 
 }  // namespace detail
 
 KVAXIS_KERNEL const codec_table* find_codec(std::string_view name) noexcept {
   using namespace detail;
-  for (const codec_table* t :
-       codec_list<int4f32, int8f32, e4m3, e5m2, f32, f16, bf16, mxfp4, mxfp6e2m3, mxfp6e3m2, mxfp8e4m3, mxfp8e5m2,
-                  mxint8, nvfp4, nf4, nf4a, lloyd2, lloyd2a, lloyd3, lloyd3a, lloyd4, lloyd4a, with_hadamard<nf4>,
-                  with_hadamard<lloyd2>, with_hadamard<lloyd3>, with_hadamard<lloyd4>>) {
-    if (name == t->name) return t;
+  for (const auto find :
+       {&find_variant<int2, int3, int4, int5, int6, int8>, &find_variant<int2s, int3s, int4s, int5s, int6s, int8s>,
+        &find_wide<int2, int3, int4, int6>, &find_wide<int3, int4, int5>, &find_wide<int4, int5, int6, int8>,
+        &find_wide<int5, int6>, &find_outliers<int2, int3, int4>,
+        &find_among<int4f32, int8f32, e4m3, e5m2, f32, f16, bf16>,
+        &find_among<mxfp4, mxfp6e2m3, mxfp6e3m2, mxfp8e4m3, mxfp8e5m2, mxint8, nvfp4>,
+        &find_among<nf4, nf4a, lloyd2, lloyd2a, lloyd3, lloyd3a, lloyd4, lloyd4a>,
+        &find_among<with_hadamard<nf4>, with_hadamard<lloyd2>, with_hadamard<lloyd3>, with_hadamard<lloyd4>>,
+        &find_among<compact<2>, compact<3>, compact<4>, compact<5>, compact<6>>,
+        &find_among<centered<int4s>, centered<int8s>, centered<nf4>, centered<lloyd4>, centered<e4m3>>}) {
+    if (const codec_table* t = find(name)) return t;
   }
-  for (const codec_table* t : codec_list<compact<2>, compact<3>, compact<4>, compact<5>, compact<6>>) {
-    if (name == t->name) return t;
-  }
-  for (const codec_table* t :
-       codec_list<centered<int4s>, centered<int8s>, centered<nf4>, centered<lloyd4>, centered<e4m3>>) {
-    if (name == t->name) return t;
-  }
-  if (const codec_table* t = find_outliers<int2, int3, int4>(name)) return t;
-  if (const codec_table* t = find_variant<int2, int3, int4, int5, int6, int8>(name)) return t;
-  if (const codec_table* t = find_variant<int2s, int3s, int4s, int5s, int6s, int8s>(name)) return t;
-  if (const codec_table* t = find_wide<int2, int3>(name)) return t;
-  if (const codec_table* t = find_wide<int2, int4>(name)) return t;
-  if (const codec_table* t = find_wide<int2, int6>(name)) return t;
-  if (const codec_table* t = find_wide<int3, int4>(name)) return t;
-  if (const codec_table* t = find_wide<int3, int5>(name)) return t;
-  if (const codec_table* t = find_wide<int4, int5>(name)) return t;
-  if (const codec_table* t = find_wide<int4, int6>(name)) return t;
-  if (const codec_table* t = find_wide<int4, int8>(name)) return t;
-  return find_wide<int5, int6>(name);
+  return nullptr;
 }
 #endif
 

@@ -117,7 +117,7 @@ template <class Policy>
   if (p.axis == axis::channel) tokens = p.group;
   const block_layout b = make_block_layout(side, p, Policy::codec::bits, parameters::members, parameters::member_bytes,
                                            head_dim, tokens, detail::wide_extra<typename Policy::codec>);
-  constexpr int masks = detail::wide_extra < typename Policy::codec >> 0 ? 2 : 1;
+  constexpr int masks = detail::wide_extra<typename Policy::codec> == 0 ? 1 : 2;
   const int mask = side == role::key && stores_mask(p.rotation) ? masks * 4 * mask_words(head_dim) : 0;
   return 8.0 * (static_cast<double>(b.bytes) + mask) / (static_cast<double>(head_dim) * tokens);
 }
