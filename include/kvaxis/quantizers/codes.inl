@@ -19,7 +19,7 @@ KVAXIS_INLINE vf half_to_float(vu half) {
 // a span of 0.
 KVAXIS_INLINE vu smallest_half_scale(vf span, float levels) {
   // The estimate is off by less than 2^-22, so its nearest float16 is the answer or the one below. s * levels is exact.
-  const vu s = to_half(mul(span, set1(1.0F / levels)));
+  const vu s = to_half(mul(span, set1(scalar::inverse({levels}).v)));
   return sub_words(s, above(span, mul(half_to_float(s), set1(levels))));
 }
 
@@ -60,7 +60,7 @@ KVAXIS_INLINE void fit_least_squares(const Numbers& number, int n, vf low, vf hi
   if constexpr (HasOffset) {
     fit_halves(low, high, levels, scale, offset);
   } else {
-    low = max(sub(zero(), low), high);  // the largest magnitude
+    low = max_magnitude(high, low);
     scale = smallest_half_scale(low, levels);
   }
   const vf base = HasOffset ? low : zero();

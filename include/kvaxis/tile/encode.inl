@@ -100,7 +100,7 @@ KVAXIS_INLINE void fit_groups(const codec_table& codec, const block_layout& b, f
       if (b.members == 2) {
         fit_halves(least, most, levels, scale, offset);
       } else {
-        scale = smallest_half_scale(max(sub(zero(), least), most), levels);
+        scale = smallest_half_scale(max_magnitude(most, least), levels);
       }
       put_groups(codec, b, g, groups - g, scale, offset, low, high, block);
     }
