@@ -7,43 +7,40 @@
 KVAXIS_BEGIN_NAMESPACE
 namespace KVAXIS_TARGET {
 
-// The first, or second, pairs of some quads, which are all hot.
-template <unit_kind U, int H, int V, int Half>
-KVAXIS_INLINE void add_hot_pairs(const block_view& b, const score_request& r, int first_head, int lane, vf (*sums)[V]) {
-  const float* const cosines = r.cos + (lane - r.first_lane) + Half * run_tokens;
-  const float* const sines = r.sin + (lane - r.first_lane) + Half * run_tokens;
-  const float* const queries = r.run_queries + first_head * query_stride + 2 * Half;
-  const quad_list& list = r.hot_quads[Half];
-  quad_reader<U, V, false> keys(b, 0, lane);
-  for (int i = 0, at = 0; i < list.count; ++i) {
-    const int index = list.quads[i];
-    keys.move(index - at);
-    at = index;
-    keys.load();
-    vf x[V];
-    vf y[V];
-    keys.template rows<Half>(x, y);
-    // Rows of f32 were decoded, and rotated, before.
-    if constexpr (U != unit_kind::f32) {
-      rotate_pair<V>(cosines + 2 * run_tokens * index, sines + 2 * run_tokens * index, x, y);
-    }
-    add_pair<H, V, query_stride>(queries + 4 * index, x, y, sums);
+// f(pair) for the pairs of a mask, in order; a block has a pair for every two rows.
+template <class F>
+KVAXIS_INLINE void for_each_pair(const std::uint32_t* mask, int rows, const F& f) {
+  for (int first = 0; first < rows / 2; first += 32) {
+    for (std::uint32_t left = mask[first / 32]; left != 0; left &= left - 1) f(first + __builtin_ctz(left));
   }
 }
 
 template <unit_kind U, int H>
 void hot_scores(const block_view& b, const score_request& r, int first_head) noexcept {
   constexpr int V = score_vectors<H>;
-  for (int lane = r.first_lane; lane < r.first_lane + run_tokens; lane += V * lanes) {
-    float* out = r.out + first_head * score_stride + lane - r.first_lane;
+  const float* const queries = r.run_queries + first_head * query_stride;
+  for (int lane = 0; lane < run_tokens; lane += V * lanes) {
+    float* out = r.out + first_head * score_stride + lane;
     vf sums[H][V];
     KVAXIS_UNROLL
     for (int h = 0; h < H; ++h) {
       KVAXIS_UNROLL
       for (int v = 0; v < V; ++v) sums[h][v] = load(out + h * score_stride + v * lanes);
     }
-    add_hot_pairs<U, H, V, 0>(b, r, first_head, lane, sums);
-    add_hot_pairs<U, H, V, 1>(b, r, first_head, lane, sums);
+    const quad_reader<U, V, false> keys(b, 0, r.first_lane + lane);
+    for (int first = 0; first < b.rows / 2; first += 32) {
+      for (std::uint32_t left = r.hot[first / 32]; left != 0; left &= left - 1) {
+        const int pair = first + __builtin_ctz(left);
+        vf x[V];
+        vf y[V];
+        keys.pair(pair).template rows<0>(x, y);
+        // Rows of f32 were decoded, and rotated, before.
+        if constexpr (U != unit_kind::f32) {
+          rotate_pair<V>(r.cos + pair * run_tokens + lane, r.sin + pair * run_tokens + lane, x, y);
+        }
+        add_pair<H, V, query_stride>(queries + 2 * pair, x, y, sums);
+      }
+    }
     KVAXIS_UNROLL
     for (int h = 0; h < H; ++h) {
       KVAXIS_UNROLL
@@ -65,29 +62,27 @@ KVAXIS_INLINE void load_further_bits(const block_view& b, int nth, int lane, vf&
   }
 }
 
-// One hot pair of two vectors of tokens; `nth`: the number among the wide ones, or -1.
-template <unit_kind U, int Half>
-KVAXIS_INLINE void expand_pair(const quad_reader<U, 2, false>& keys, const block_view& b, const score_request& r,
-                               int nth, int index, int lane, float* out) {
+// One hot pair of two vectors of tokens, as f32; `nth`: the number among the wide ones, or -1.
+template <unit_kind U>
+KVAXIS_INLINE void expand_pair(const quad_reader<U, 2, false>& key, const block_view& b, const score_request& r,
+                               int nth, int pair, int lane, float* out) {
   vf x[2];
   vf y[2];
-  keys.template units<Half>(x, y);
-  const float* const scale = keys.scale + 2 * Half;
-  const float* const offset = keys.offset + 2 * Half;
+  key.template units<0>(x, y);
   KVAXIS_UNROLL
   for (int v = 0; v < 2; ++v) {
     if (nth >= 0) {
       vf further_x;
       vf further_y;
-      KVAXIS_TARGET::load_further_bits(b, nth, lane + v * lanes, further_x, further_y);
+      KVAXIS_TARGET::load_further_bits(b, nth, r.first_lane + lane + v * lanes, further_x, further_y);
       const vf weight = set1(static_cast<float>(1 << unit_traits<U>::bits));
       x[v] = fma(weight, further_x, x[v]);
       y[v] = fma(weight, further_y, y[v]);
     }
-    x[v] = fma(set1(scale[0]), x[v], set1(offset[0]));
-    y[v] = fma(set1(scale[1]), y[v], set1(offset[1]));
+    x[v] = fma(set1(key.scale[0]), x[v], set1(key.offset[0]));
+    y[v] = fma(set1(key.scale[1]), y[v], set1(key.offset[1]));
   }
-  const int angle = (2 * index + Half) * run_tokens + lane - r.first_lane;
+  const int angle = pair * run_tokens + lane;
   rotate_pair<2>(r.cos + angle, r.sin + angle, x, y);
   KVAXIS_UNROLL
   for (int v = 0; v < 2; ++v) {
@@ -99,24 +94,14 @@ KVAXIS_INLINE void expand_pair(const quad_reader<U, 2, false>& keys, const block
 template <unit_kind U>
 void expand_hot(const block_view& b, const score_request& r, float* out) noexcept {
   for (int lane = 0; lane < run_tokens; lane += 2 * lanes) {
-    quad_reader<U, 2, false> keys(b, 0, r.first_lane + lane);
+    const quad_reader<U, 2, false> keys(b, 0, r.first_lane + lane);
     float* to = out + lane;
-    int at = 0;
-    int nth = 0;
-    for (int first = 0; first < b.rows / 2; first += 32) {
-      for (std::uint32_t left = r.hot[first / 32]; left != 0; left &= left - 1, to += 2 * run_tokens) {
-        const int pair = first + __builtin_ctz(left);
-        const int place = b.wide_extra > 0 && (r.wide[first / 32] & left & (0U - left)) != 0 ? nth++ : -1;
-        keys.move(pair / 2 - at);
-        at = pair / 2;
-        keys.load();
-        if (pair % 2 == 0) {
-          KVAXIS_TARGET::expand_pair<U, 0>(keys, b, r, place, at, r.first_lane + lane, to);
-        } else {
-          KVAXIS_TARGET::expand_pair<U, 1>(keys, b, r, place, at, r.first_lane + lane, to);
-        }
-      }
-    }
+    int wide = 0;
+    for_each_pair(r.hot, b.rows, [&](int pair) {
+      const bool is_wide = b.wide_extra > 0 && (r.wide[pair / 32] >> pair % 32 & 1U) != 0;
+      KVAXIS_TARGET::expand_pair<U>(keys.pair(pair), b, r, is_wide ? wide++ : -1, pair, lane, to);
+      to += 2 * run_tokens;
+    });
   }
 }
 

@@ -37,8 +37,7 @@ struct integer_request {
   int out_stride = 0;
   int first_row = 0;  // multiples of 4
   int end_row = 0;
-  const std::byte* next = nullptr;  // what will be read after this block, to be prefetched
-  std::size_t next_bytes = 0;
+  read_ahead next;
 };
 
 struct integer_kernels {

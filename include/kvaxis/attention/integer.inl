@@ -80,7 +80,7 @@ KVAXIS_INLINE void integer_lanes(const block_view& b, const integer_request& r, 
   const std::uint32_t* quad = b.words + r.first_row / 4 * quad_words(Bits, b.lanes);
   const int quads = b.rows / 4;
   const int steps = b.lanes / (parts * V * lanes);
-  spread_prefetch next(r.next, first_head == 0 ? r.next_bytes : 0, quads * steps, word / (V * lanes) * quads);
+  spread_prefetch next(r.next, first_head, quads * steps, word / (V * lanes) * quads);
   if constexpr (sums_in_words) {
     KVAXIS_TARGET::add_quads<Bits, H, V>(r.first_row / 4, end, b.lanes, word, quad, bytes, next, totals);
   } else {

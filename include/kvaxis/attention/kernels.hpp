@@ -37,10 +37,19 @@ struct block_view {
   int wide_extra = 0;
 };
 
-// Some of a block's quads, in order.
-struct quad_list {
-  std::uint16_t quads[max_head_dim / 4];
-  int count = 0;
+// What will be read soon, to be prefetched. A core waits when more lines are on their way than it keeps track of (10 to
+// 16), so every stage of the work on one block asks for a part of the next.
+struct read_ahead {
+  const std::byte* data = nullptr;
+  std::size_t bytes = 0;
+
+  // The first `count` bytes, or as many as there are, which then are no longer here.
+  read_ahead take(std::size_t count) noexcept {
+    const read_ahead taken{data, count < bytes ? count : bytes};
+    data += taken.bytes;
+    bytes -= taken.bytes;
+    return taken;
+  }
 };
 
 // Adds the scores of one run of tokens. Queries are in stored channel order; pairs of `hot` take the queries rotated to
@@ -53,12 +62,10 @@ struct score_request {
   const float* sin = nullptr;
   const std::uint32_t* hot = nullptr;
   const std::uint32_t* rotate = nullptr;
-  const std::uint32_t* wide = nullptr;   // of the hot pairs those with further bits
-  const quad_list* hot_quads = nullptr;  // [2] quads whose first, or second, pair is hot; for hot_scores
-  int first_lane = 0;                    // of the run in the block
-  float* out = nullptr;                  // [head][score_stride], the run's tokens
-  const std::byte* next = nullptr;       // what will be read after this block, to be prefetched
-  std::size_t next_bytes = 0;
+  const std::uint32_t* wide = nullptr;  // of the hot pairs those with further bits
+  int first_lane = 0;                   // of the run in the block
+  float* out = nullptr;                 // [head][score_stride], the run's tokens
+  read_ahead next;
 };
 
 // sums[head][lane] += constant[head][segment] + weight[segment][head][row] * unit(row, lane), unit being what a code
@@ -74,8 +81,7 @@ struct sum_request {
   int sum_stride = 0;
   int first_row = 0;
   int end_row = 0;
-  const std::byte* next = nullptr;
-  std::size_t next_bytes = 0;
+  read_ahead next;
 };
 
 struct unit_kernels {

@@ -43,27 +43,44 @@ struct quad_reader {
     }
   }
 
+  // Word number `part` of vector v; codes in planes come as bytes.
+  KVAXIS_INLINE vu word(int v, int part) const {
+    if constexpr (planes) {
+      return load_byte_codes<bits>(quad, static_cast<int>(block_lanes), static_cast<int>(at[v]));
+    } else {
+      return load_words(quad + part * block_lanes + at[v]);
+    }
+  }
   KVAXIS_INLINE void load() {
     KVAXIS_UNROLL
     for (int v = 0; v < V; ++v) {
-      if constexpr (planes) {
-        words[v][0] = load_byte_codes<bits>(quad, static_cast<int>(block_lanes), static_cast<int>(at[v]));
-      } else {
-        KVAXIS_UNROLL
-        for (int p = 0; p < parts; ++p) words[v][p] = load_words(quad + p * block_lanes + at[v]);
-      }
+      KVAXIS_UNROLL
+      for (int p = 0; p < parts; ++p) words[v][p] = word(v, p);
       if constexpr (bits == 4) {
         if (high[v]) words[v][0] = shift_right<4>(words[v][0]);
       }
     }
   }
-  // Groups along the lanes: to another quad.
-  KVAXIS_INLINE void move(int quads) {
-    quad += quads * (bits * block_lanes / 8);
+  // Of a reader of the first quad, groups along the lanes: another one with the rows of a pair as its first two.
+  KVAXIS_INLINE quad_reader pair(int number) const {
+    static_assert(!Across);
+    quad_reader at_pair = *this;
+    const std::ptrdiff_t half = number % 2;
+    at_pair.quad += number / 2 * (bits * block_lanes / 8);
     if constexpr (scaled) {
-      scale += 4 * quads;
-      offset += 4 * quads;
+      at_pair.scale += 2 * number;
+      at_pair.offset += 2 * number;
     }
+    if constexpr (bits > 8) at_pair.quad += half * (bits * block_lanes / 16);
+    KVAXIS_UNROLL
+    for (int v = 0; v < V; ++v) {
+      KVAXIS_UNROLL
+      for (int p = 0; p < (parts + 1) / 2; ++p) at_pair.words[v][p] = at_pair.word(v, p);
+      if constexpr (bits <= 8) {
+        at_pair.words[v][0] = shift_right_by(at_pair.words[v][0], static_cast<int>(16 * half) + (high[v] ? 4 : 0));
+      }
+    }
+    return at_pair;
   }
   KVAXIS_INLINE void advance() {
     quad += bits * block_lanes / 8;
@@ -117,15 +134,23 @@ struct quad_reader {
   }
 };
 
-// Prefetches what comes next, spread evenly over the steps of a kernel: a burst would stall it.
+// A few lines at once, between the stages.
+constexpr std::size_t burst_bytes = 8 * 64;
+KVAXIS_INLINE void fetch(read_ahead now) {
+  for (std::size_t i = 0; i < now.bytes; i += 64) prefetch(now.data + i);
+}
+
+// Prefetches evenly over the steps of a kernel.
 struct spread_prefetch {
   std::uintptr_t line;  // not pointers: they may run past the end, where a prefetch does nothing
   std::uintptr_t end;
   std::uintptr_t step;
 
-  KVAXIS_INLINE spread_prefetch(const std::byte* next, std::size_t bytes, int steps, int first_step) {
+  // For the heads from `first_head` on: only the first ones fetch.
+  KVAXIS_INLINE spread_prefetch(const read_ahead& next, int first_head, int steps, int first_step) {
+    const std::size_t bytes = first_head == 0 ? next.bytes : 0;
     step = (bytes + static_cast<std::size_t>(steps) - 1) / static_cast<std::size_t>(steps);
-    end = reinterpret_cast<std::uintptr_t>(next) + static_cast<std::uintptr_t>(first_step) * step;
+    end = reinterpret_cast<std::uintptr_t>(next.data) + static_cast<std::uintptr_t>(first_step) * step;
     line = (end + 63) / 64 * 64;
   }
   KVAXIS_INLINE void next_step() {
@@ -184,8 +209,7 @@ KVAXIS_INLINE void score_lanes(const block_view& b, const score_request& r, int 
   const float* run_queries = r.run_queries + first_head * query_stride;
   const float* tile_queries = r.tile_queries + first_head * query_stride;
   quad_reader<U, V, false> keys(b, 0, lane);
-  spread_prefetch next(r.next, first_head == 0 ? r.next_bytes : 0, quads * b.lanes / (V * lanes),
-                       lane / (V * lanes) * quads);
+  spread_prefetch next(r.next, first_head, quads * b.lanes / (V * lanes), lane / (V * lanes) * quads);
   for (int index = 0; index < quads; ++index) {
     keys.load();
     next.next_step();

@@ -61,14 +61,6 @@ inline block_view view_rows(const float* rows, int count, int row_lanes) noexcep
 // A mask without a pair.
 inline constexpr std::uint32_t nothing[max_pairs / 32 + 1] = {};
 
-// f(pair) for the pairs of a mask, in order; a block has a pair for every two rows.
-template <class F>
-KVAXIS_INLINE void for_each_pair(const std::uint32_t* mask, int rows, const F& f) {
-  for (int first = 0; first < rows / 2; first += 32) {
-    for (std::uint32_t left = mask[first / 32]; left != 0; left &= left - 1) f(first + __builtin_ctz(left));
-  }
-}
-
 // Hot pairs by rows of f32: those of the run decoded and rotated, the queries with their channels alone.
 inline void score_hot_rows(const unit_kernels& linear, const block_view& b, const score_request& run, int hot_pairs,
                            int rows, const scratch& s) noexcept {
@@ -112,19 +104,17 @@ inline void expand_run(const tile& t, int head, const unit_kernels* linear, cons
   });
 }
 
-// Scores of the run that starts at r.first_lane of a folded key block; with r.hot_quads those of the hot pairs alone.
+// Scores of the run that starts at r.first_lane of a folded key block; `hot_pairs`: of these alone, if there are any.
 // Many rows take keys that were decoded once.
-inline void score_run(const tile& t, int head, const block_view& b, const score_request& run, int rows,
+inline void score_run(const tile& t, int head, const block_view& b, const score_request& run, int hot_pairs, int rows,
                       const scratch& s) noexcept {
   const tile_format& f = *t.format;
-  const bool hot = run.hot_quads != nullptr;
+  const bool hot = hot_pairs > 0;
   const auto* linear =
       f.key_codec->kernels == nullptr ? nullptr : (*f.key_codec->kernels)[static_cast<std::size_t>(this_isa)];
   const bool fused = linear != nullptr && !b.across && b.wide_extra == 0 && linear->scores[0] != nullptr;
   if (fused && rows <= 8) return run_batches(hot ? linear->hot_scores : linear->scores, b, run, rows);
-  if (hot && !fused) {
-    return score_hot_rows(*linear, b, run, run.hot_quads[0].count + run.hot_quads[1].count, rows, s);
-  }
+  if (hot && !fused) return score_hot_rows(*linear, b, run, hot_pairs, rows, s);
   score_request r = run;
   r.first_lane = 0;
   expand_run(t, head, linear, b, run, s);
@@ -195,30 +185,21 @@ struct score_span {
   [[nodiscard]] int length() const noexcept { return end - first; }
 };
 
-// A block of a folded entry, which is read next; nobody looks whether it is folded, for that would wait for memory.
-struct next_block {
-  const std::byte* data = nullptr;
-  std::size_t bytes = 0;
-};
-inline next_block next_keys(const sequence_view& q, const entry& e, int head) noexcept {
-  const tile_format& f = *q.tiers[e.tier];
-  return {e.tile->data() + f.head_offset + static_cast<std::size_t>(head) * f.head_bytes, f.key.bytes};
+// Blocks of an entry as if it were folded; nobody looks whether it is, for that would wait for memory.
+inline read_ahead keys_of(const sequence_view& q, int entry, int head) noexcept {
+  const tile_format& f = *q.tiers[q.entries[entry].tier];
+  const std::byte* const tile = q.entries[entry].tile->data();
+  return {tile + f.head_offset + static_cast<std::size_t>(head) * f.head_bytes, f.key.bytes};
 }
-inline next_block next_values(const sequence_view& q, const entry& e, int head) noexcept {
-  const tile_format& f = *q.tiers[e.tier];
-  return {next_keys(q, e, head).data + f.key.bytes, f.value.bytes};
+inline read_ahead values_of(const sequence_view& q, int entry, int head) noexcept {
+  return {keys_of(q, entry, head).data + q.tiers[q.entries[entry].tier]->key.bytes,
+          q.tiers[q.entries[entry].tier]->value.bytes};
 }
 
-// The quads whose first, and whose second, pair is in the mask.
-inline void list_hot_quads(const std::uint32_t* mask, int quads, quad_list (&out)[2]) noexcept {
-  for (int half = 0; half < 2; ++half) {
-    out[half].count = 0;
-    for (int first = 0; first < quads; first += 16) {
-      for (std::uint32_t left = mask[first / 16] >> half & 0x55555555U; left != 0; left &= left - 1) {
-        out[half].quads[out[half].count++] = static_cast<std::uint16_t>(first + __builtin_ctz(left) / 2);
-      }
-    }
-  }
+inline int count_pairs(const std::uint32_t* mask, int rows) noexcept {
+  int count = 0;
+  for (int first = 0; first < rows / 2; first += 32) count += __builtin_popcount(mask[first / 32]);
+  return count;
 }
 
 // Whether the pairs of a tile that are stored rotated are summed as integers, and the hot ones alone in f32: not where
@@ -231,14 +212,13 @@ inline bool sums_keys_as_integers(const problem& p, const tile_format& f, const 
 
 // Integer sums are those of all tokens of a tile; where the span is only a part of it, they go through a buffer.
 inline void score_cold_pairs(const problem& p, const block_view& keys, int bits, const score_span& span, int rows,
-                             next_block next, const scratch& s) noexcept {
+                             read_ahead next, const scratch& s) noexcept {
   const bool whole = span.first == 0 && span.end == keys.lanes;
   integer_request sums;
   sums.out = whole ? span.slots : s.tile_scores;
   sums.out_stride = score_stride;
   sums.end_row = keys.rows;
-  sums.next = next.data;
-  sums.next_bytes = next.bytes;
+  sums.next = next;
   for (int row = 0; row < rows && !whole; ++row) {
     float* scores = s.tile_scores + row * score_stride;
     for (int i = 0; i < keys.lanes; i += lanes) store(scores + i, zero());
@@ -253,30 +233,29 @@ inline void score_cold_pairs(const problem& p, const block_view& keys, int bits,
 
 // Scores of the runs first .. end - 1 of a folded tile.
 inline void score_folded(const problem& p, const tile_format& f, const tile& t, int head, const score_span& span,
-                         int rows, next_block next, const scratch& s) noexcept {
+                         int rows, read_ahead next, const scratch& s) noexcept {
   const block_view keys =
       view_block(f.key, *f.key_codec, f.key_given[head], t.key_block(head), s.key_scale, s.key_offset);
+  fetch(next.take(burst_bytes));
   for (int row = 0; row < rows && f.key_codec->transformed; ++row) {
     hadamard(s.tile_queries + row * query_stride, f.head_dim);
   }
-  quad_list hot[2];
-  list_hot_quads(t.hot_mask(head), f.key.rows / 4, hot);
-  const int hot_pairs = hot[0].count + hot[1].count;
   score_request r;
   r.hot = r.rotate = t.hot_mask(head);
   r.wide = t.wide_mask(head);
   r.tile_queries = s.tile_queries;
   r.cos = f.run_cos;
   r.sin = f.run_sin;
-  r.next = next.data;
-  r.next_bytes = next.bytes;
+  int hot_pairs = count_pairs(t.hot_mask(head), f.key.rows);
   if (sums_keys_as_integers(p, f, keys, hot_pairs)) {
     const int bits = f.key.bits;
+    const std::size_t later = hot_pairs > 0 ? burst_bytes * static_cast<std::size_t>(span.length() / run_tokens) : 0;
     centre_codes(keys.scale, keys.offset, f.key_stride, 1 << (bits - 1), hot_pairs > 0 ? r.hot : nullptr, s);
-    score_cold_pairs(p, keys, bits, span, rows, next, s);
+    score_cold_pairs(p, keys, bits, span, rows, next.take(next.bytes > later ? next.bytes - later : 0), s);
     if (hot_pairs == 0) return;
-    r.hot_quads = hot;
-    r.next_bytes = 0;
+  } else {
+    hot_pairs = 0;  // all rows together
+    r.next = next.take(next.bytes);
   }
   const float* queries = s.tile_queries;
   for (int run = 0; run < span.end; run += run_tokens) {
@@ -285,7 +264,8 @@ inline void score_folded(const problem& p, const tile_format& f, const tile& t, 
     r.run_queries = queries;
     r.first_lane = run;
     r.out = span.slots + run;
-    score_run(t, head, keys, r, rows, s);
+    fetch(next.take(burst_bytes));
+    score_run(t, head, keys, r, hot_pairs, rows, s);
   }
 }
 
@@ -310,9 +290,10 @@ inline void score_exact(const tile& t, int head, const score_span& span, detail:
 // Scores of an entry's slots for the rows of kv head b.head + `nth`, `slots` being those that some query sees; slots that
 // a query does not see, and the others of the span, are masked. The entry is number `place` of its step.
 inline void score_entry(const problem& p, const query_block& b, int nth, const entry& e, int place,
-                        detail::slot_range slots, const score_span& span, next_block next, const scratch& s) noexcept {
+                        detail::slot_range slots, const score_span& span, read_ahead next, const scratch& s) noexcept {
   const tile_format& f = *p.sequence.format;
   const int rows = rows_of(p, b);
+  fetch(next.take(burst_bytes));
   rotate_queries(f, s.query + nth * rows * query_stride, rows, place, s);
   for (int row = 0; row < rows; ++row) {
     float* scores = span.slots + row * score_stride;

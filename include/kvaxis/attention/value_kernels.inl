@@ -29,8 +29,7 @@ KVAXIS_INLINE void sum_lanes(const block_view& b, const sum_request& r, int firs
   const int quads = b.rows / 4;
   const float* weights = r.weights + segment * r.segment_stride + first_head * score_stride + r.first_row;
   quad_reader<U, V, false> values(b, r.first_row / 4, lane);
-  spread_prefetch next(r.next, first_head == 0 ? r.next_bytes : 0, quads * b.lanes / (V * lanes),
-                       lane / (V * lanes) * quads);
+  spread_prefetch next(r.next, first_head, quads * b.lanes / (V * lanes), lane / (V * lanes) * quads);
   for (int index = r.first_row / 4; index < end; ++index) {
     values.load();
     next.next_step();

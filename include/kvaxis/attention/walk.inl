@@ -68,7 +68,7 @@ inline void sum_decoded(const tile& t, int head, const block_view* b, sum_reques
 // sums += weights times the values of the entry's slots begin .. end - 1. `weights` [row][score_stride] by slot, zero
 // for the other slots of the same runs.
 inline void sum_entry(const problem& p, int head, const entry& e, detail::slot_range slots, const float* weights,
-                      float* sums, int rows, next_block next, const scratch& s) noexcept {
+                      float* sums, int rows, read_ahead next, const scratch& s) noexcept {
   const tile_format& f = *p.sequence.tiers[e.tier];
   const tile& t = *e.tile;
   sum_request r;
@@ -77,8 +77,7 @@ inline void sum_entry(const problem& p, int head, const entry& e, detail::slot_r
   r.sum_stride = detail::sum_stride(f);
   r.first_row = slots.begin / 4 * 4;
   r.end_row = (slots.end + 3) / 4 * 4;
-  r.next = next.data;
-  r.next_bytes = next.bytes;
+  r.next = next;
   if (f.is_latent()) return sum_latent(f, e, head, r, rows, s);
   if (!e.folded) {
     if (f.half_rows) return sum_decoded(t, head, nullptr, r, rows, s);
@@ -100,8 +99,8 @@ inline void sum_entry(const problem& p, int head, const entry& e, detail::slot_r
     whole.out_stride = r.sum_stride;
     whole.first_row = r.first_row;
     whole.end_row = r.end_row;
-    whole.next = next.data;
-    whole.next_bytes = next.bytes;
+    fetch(next.take(burst_bytes));
+    whole.next = next;
     return add_integer_sums(p, values, bits, {weights, score_stride, values.rows}, whole, rows, s);
   }
   const auto& table = (*f.value_codec->kernels)[static_cast<std::size_t>(this_isa)]->sums;
@@ -125,33 +124,53 @@ inline int step_end(const problem& p, int first, int end, const scratch& s) noex
   return i;
 }
 
-// The rows of one kv head over the entries of a step, `ahead` being what is read after them.
-inline void attend_step(const problem& p, const query_block& b, int nth, int begin, int end, next_block ahead,
-                        const scratch& s, const softmax_state& out) noexcept {
+// What a step reads: the keys of its entries, then their values.
+struct step_blocks {
+  const sequence_view* sequence;
+  int begin = 0;
+  int end = 0;
+  int head = 0;
+
+  [[nodiscard]] int count() const noexcept { return 2 * (end - begin); }
+  [[nodiscard]] read_ahead operator[](int i) const noexcept {
+    if (i >= count()) return {};
+    const int entries = end - begin;
+    return i < entries ? keys_of(*sequence, begin + i, head) : values_of(*sequence, begin + i - entries, head);
+  }
+};
+
+// How many blocks before its turn a block is fetched: with one, its first lines come too late.
+constexpr int blocks_ahead = 2;
+
+// The rows of one kv head over the entries of a step, `after` being the next one.
+inline void attend_step(const problem& p, const query_block& b, int nth, const step_blocks& step,
+                        const step_blocks& after, const scratch& s, const softmax_state& out) noexcept {
   const tile_format& f = *p.sequence.format;
   const entry* const entries = p.sequence.entries;
   const int rows = rows_of(p, b);
-  const int head = b.head + nth;
   const detail::position_range queries = detail::positions_of(p, b);
+  const auto ahead_of = [&](int block) {
+    block += blocks_ahead;
+    return block < step.count() ? step[block] : after[block - step.count()];
+  };
   int used = 0;
-  for (int i = begin; i < end; ++i) {
+  for (int i = step.begin; i < step.end; ++i) {
     const detail::slot_range slots = detail::visible_slots(p, entries[i], queries);
     if (slots.begin >= slots.end) continue;
+    const int place = i - step.begin;
     const score_span span(slots, s.scores, used);
-    const next_block next =
-        i + 1 < end ? next_keys(p.sequence, entries[i + 1], head) : next_values(p.sequence, entries[begin], head);
-    score_entry(p, b, nth, entries[i], i - begin, slots, span, next, s);
+    score_entry(p, b, nth, entries[i], place, slots, span, ahead_of(place), s);
     used += span.length();
   }
   if (used == 0) return;
   take_scores(f, rows, used, s.scores, out);
   used = 0;
-  for (int i = begin; i < end; ++i) {
+  for (int i = step.begin; i < step.end; ++i) {
     const detail::slot_range slots = detail::visible_slots(p, entries[i], queries);
     if (slots.begin >= slots.end) continue;
     const score_span span(slots, s.scores, used);
-    const next_block next = i + 1 < end ? next_values(p.sequence, entries[i + 1], head) : ahead;
-    sum_entry(p, head, entries[i], slots, span.slots, out.sums, rows, next, s);
+    const read_ahead next = ahead_of(step.end - step.begin + i - step.begin);
+    sum_entry(p, step.head, entries[i], slots, span.slots, out.sums, rows, next, s);
     used += span.length();
   }
 }
@@ -176,12 +195,11 @@ inline void attend_range(const problem& p, const query_block& b, int first, int 
     stop = step_end(p, begin, end, s);
     for (int i = begin; i < stop && f.pairs > 0; ++i) angles.move_to(entries[i].base_position, i - begin);
     for (int nth = 0; nth < b.heads; ++nth) {
-      const next_block ahead = nth + 1 < b.heads ? next_keys(p.sequence, entries[begin], b.head + nth + 1)
-                               : stop < end      ? next_keys(p.sequence, entries[stop], b.head)
-                                                 : next_block{};
+      const step_blocks step{&p.sequence, begin, stop, b.head + nth};
+      const step_blocks after = nth + 1 < b.heads ? step_blocks{&p.sequence, begin, stop, b.head + nth + 1}
+                                                  : step_blocks{&p.sequence, stop, step_end(p, stop, end, s), b.head};
       const int at = nth * rows;
-      attend_step(p, b, nth, begin, stop, ahead, s,
-                  {out.maxima + at, out.totals + at, out.sums + at * detail::sum_stride(f)});
+      attend_step(p, b, nth, step, after, s, {out.maxima + at, out.totals + at, out.sums + at * detail::sum_stride(f)});
     }
   }
 }
@@ -197,7 +215,7 @@ inline void score_all(const problem& p, const query_block& b, const scratch& s, 
     const entry& e = entries[i];
     const detail::slot_range slots = detail::visible_slots(p, e, detail::positions_of(p, b));
     const score_span span(slots, s.scores, 0);
-    const next_block next = i + 1 < count ? next_keys(p.sequence, entries[i + 1], b.head) : next_block{};
+    const read_ahead next = i + blocks_ahead < count ? keys_of(p.sequence, i + blocks_ahead, b.head) : read_ahead{};
     if (f.pairs > 0) angles.move_to(e.base_position, 0);
     if (slots.begin < slots.end) score_entry(p, b, 0, e, 0, slots, span, next, s);
     for (int h = 0; h < p.group; ++h) {
@@ -227,7 +245,7 @@ inline void sum_all(const problem& p, int head, const scratch& s, const float* w
       const float* from = weights + h * stride;
       for (int slot = slots.begin; slot < slots.end; ++slot) to[slot] = from[slot - e.begin];
     }
-    const next_block next = i + 1 < count ? next_values(p.sequence, entries[i + 1], head) : next_block{};
+    const read_ahead next = i + blocks_ahead < count ? values_of(p.sequence, i + blocks_ahead, head) : read_ahead{};
     sum_entry(p, head, e, slots, span.slots, sums, p.group, next, s);
     weights += e.count;
   }

@@ -131,6 +131,7 @@ inline void add_integer_sums(const problem& p, const block_view& b, int bits, co
       row += rows - row >= 4 ? 4 : rows - row >= 2 ? 2 : 1;
     }
   }
+  fetch(r.next.take(burst_bytes));
   for (int at = 0; at < all; at += 4) {
     if (all - at >= 4) {
       round_rows<false, 4>(count, half_code, s, at, bytes + at * byte_stride);
@@ -148,7 +149,7 @@ inline void add_integer_sums(const problem& p, const block_view& b, int bits, co
     second = second || s.coarse[i];
   }
   if (!second) return;
-  r.next_bytes = 0;
+  r.next = {};
   for (int i = 0; i < all; ++i) {
     byte_weights& w = s.weights[i];
     if (s.coarse[i]) {

@@ -145,6 +145,7 @@ template <int Count>
 KVAXIS_INLINE vu shift_right(vu a) {
   return {_mm256_srli_epi32(a.v, Count)};
 }
+KVAXIS_INLINE vu shift_right_by(vu a, int count) { return {_mm256_srl_epi32(a.v, _mm_cvtsi32_si128(count))}; }
 template <int Bits, int Shift>
 KVAXIS_INLINE vf narrow_to_float(vu a) {
   __m256i moved = a.v;

@@ -129,6 +129,7 @@ template <int Count>
 KVAXIS_INLINE vu shift_right(vu a) {
   return {_mm512_srli_epi32(a.v, Count)};
 }
+KVAXIS_INLINE vu shift_right_by(vu a, int count) { return {_mm512_srl_epi32(a.v, _mm_cvtsi32_si128(count))}; }
 // A look-up reads the low four bits of its index and ignores the rest: no mask, no conversion.
 struct nibble_values {
   vf table;

@@ -109,6 +109,7 @@ template <int Count>
 KVAXIS_INLINE vu shift_right(vu a) {
   return {vshrq_n_u32(a.v, Count)};
 }
+KVAXIS_INLINE vu shift_right_by(vu a, int count) { return {vshlq_u32(a.v, vdupq_n_s32(-count))}; }
 template <int Bits, int Shift>
 KVAXIS_INLINE vf narrow_to_float(vu a) {
   const uint32x4_t code = vandq_u32(a.v, vdupq_n_u32(((1U << Bits) - 1U) << Shift));

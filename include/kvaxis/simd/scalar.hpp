@@ -4,9 +4,10 @@
 //   vf  f32 lanes   load store set1 zero add sub mul div fma fnma muladd max min max_magnitude sum sum_four max_lane
 //                   max_four min_lane select_above select above all_within clear_pairs load_swapped load_rotated
 //                   load_float16 load_bfloat16 store_four flush_subnormals inverse scale_by_power
-//   vu  u32 lanes   load_words store_words set1_words add_words sub_words bit_and shift_left shift_right store_quads
-//                   exponent_bits to_half floor_to_half, and to f32: narrow_to_float<Bits> look_up e4m3_pair e5m2_pair
-//                   half_pair bfloat_pair bits_to_float words_minus_to_float
+//   vu  u32 lanes   load_words store_words set1_words add_words sub_words bit_and shift_left shift_right
+//                   shift_right_by store_quads exponent_bits to_half floor_to_half, and to f32:
+//                   narrow_to_float<Bits> look_up e4m3_pair e5m2_pair half_pair bfloat_pair bits_to_float
+//                   words_minus_to_float
 //       i32 lanes   round_to_words words_to_float store_bytes set_word load_bytes low_nibbles load_plane
 //                   add_products settle
 //   vd  f64 lanes   load_d store_d mul_d fma_d fnma_d store_twice store_with_opposite
@@ -112,6 +113,7 @@ template <int Count>
 KVAXIS_INLINE vu shift_right(vu a) {
   return {a.v >> Count};
 }
+KVAXIS_INLINE vu shift_right_by(vu a, int count) { return {a.v >> count}; }
 // Bits Shift .. Shift + Bits - 1 of each word, as a number.
 template <int Bits, int Shift>
 KVAXIS_INLINE vf narrow_to_float(vu a) {
