@@ -32,6 +32,7 @@ const functions& active_functions() {
       {kvaxis::avx512::probe::exponentials, kvaxis::avx512::probe::soft_caps, kvaxis::avx512::probe::one_exponential},
 #elif defined(__aarch64__)
       {kvaxis::neon::probe::exponentials, kvaxis::neon::probe::soft_caps, kvaxis::neon::probe::one_exponential},
+      {kvaxis::neon::probe::exponentials, kvaxis::neon::probe::soft_caps, kvaxis::neon::probe::one_exponential},
 #endif
   }};
   return tables[static_cast<std::size_t>(kvaxis::active_isa())];

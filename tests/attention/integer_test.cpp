@@ -53,7 +53,12 @@ void expect_exact_sums(const sums_case& c, bool extreme) {
     x = static_cast<std::int8_t>(extreme ? -127 : random.below(255) - 127);
   }
   std::vector<kvaxis::byte_weights> weights(at(segments * c.heads));
-  for (int i = 0; i < segments * c.heads; ++i) weights[at(i)] = {1.0F, 0.5F, i};
+  for (int i = 0; i < segments * c.heads; ++i) {
+    weights[at(i)] = {1.0F, 0.5F, 0};
+    for (int row = c.first_row; row < c.end_row; ++row) {
+      weights[at(i)].start -= (1 << (c.bits - 1)) * bytes[at(i * kvaxis::byte_stride + row)];
+    }
+  }
   const int stride = c.lanes + 16;
   std::vector<float> out(at(c.heads * stride), 3.0F);
   kvaxis::integer_request r;
@@ -73,7 +78,7 @@ void expect_exact_sums(const sums_case& c, bool extreme) {
         continue;
       }
       const int row = lane / c.group_length * c.heads + h;
-      std::int64_t sum = row;
+      std::int64_t sum = weights[at(row)].start;
       for (int i = c.first_row; i < c.end_row; ++i) {
         sum += static_cast<std::int64_t>(codes[at(i * c.lanes + lane)]) * bytes[at(row * kvaxis::byte_stride + i)];
       }

@@ -48,6 +48,7 @@ TEST(Dispatch, names) {
   EXPECT_STREQ(kvaxis::isa_name(isa::avx512_vnni), "avx512_vnni");
 #elif defined(__aarch64__)
   EXPECT_STREQ(kvaxis::isa_name(isa::neon), "neon");
+  EXPECT_STREQ(kvaxis::isa_name(isa::neon_dot), "neon_dot");
 #endif
 }
 
@@ -56,7 +57,7 @@ TEST(Dispatch, the_environment_lowers_and_never_raises) {
   EXPECT_EQ(chosen_with(nullptr), best);
   EXPECT_EQ(chosen_with("scalar"), isa::scalar);
   for (int i = 0; i < kvaxis::isa_count; ++i) EXPECT_EQ(chosen_with(kvaxis::isa_name(isa{i})), lowered(isa{i}));
-  for (const char* unknown : {"", "AVX2", "avx", "avx512f", "neon"}) EXPECT_EQ(chosen_with(unknown), best) << unknown;
+  for (const char* unknown : {"", "AVX2", "avx", "avx512f", "NEON"}) EXPECT_EQ(chosen_with(unknown), best) << unknown;
 }
 
 TEST(Dispatch, a_request_beyond_the_machine_is_lowered) {

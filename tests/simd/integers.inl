@@ -45,18 +45,10 @@ inline void settled(const std::uint32_t* a, std::uint32_t* total) {
   store_words(total, settle(load_words(total), load_words(a)));
 }
 
-inline constexpr integer_vocabulary table = {lanes,
-                                             sums_in_words,
-                                             rounded,
-                                             to_numbers,
-                                             to_bytes,
-                                             vector_sums,
-                                             low_halves,
-                                             broadcast_word,
-                                             broadcast_bytes,
-                                             products<4>,
-                                             sums_in_words ? products<8> : nullptr,
-                                             settled};
+inline constexpr integer_vocabulary table = {
+    lanes,       sums_in_words, centred_bytes,  rounded,         to_numbers,  to_bytes,
+    vector_sums, low_halves,    broadcast_word, broadcast_bytes, products<4>, sums_in_words ? products<8> : nullptr,
+    settled};
 
 }  // namespace integer_probe
 }  // namespace KVAXIS_TARGET

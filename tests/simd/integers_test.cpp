@@ -14,6 +14,7 @@
 struct integer_vocabulary {
   int lanes;
   bool sums_in_words;
+  bool centred_bytes;
   void (*round_to_words)(const float* a, std::uint32_t* out, int n);
   void (*words_to_float)(const std::uint32_t* a, float* out, int n);
   void (*store_bytes)(const std::uint32_t* a, std::int8_t* out, int n);
@@ -45,6 +46,7 @@ const integer_vocabulary& active_integers() {
     &avx512_vnni::integer_probe::table,
 #elif defined(__aarch64__)
     &neon::integer_probe::table,
+    &neon_dot::integer_probe::table,
 #endif
   };
   return *tables[static_cast<std::size_t>(active_isa())];
@@ -151,7 +153,7 @@ void expect_products(const integer_vocabulary& v, int bits, int sign) {
       const int weight = sign != 0 ? sign * 127 : random.below(255) - 127;
       codes[i] |= static_cast<std::uint32_t>(code) << shift;
       weights[i] |= (static_cast<std::uint32_t>(weight) & 0xFFU) << shift;
-      expected[i % 16] += code * weight;
+      expected[i % 16] += (bits == 8 && v.centred_bytes ? code - 128 : code) * weight;
     }
   }
   products(codes.data(), weights.data(), quads, total);

@@ -14,7 +14,7 @@ inline std::string cpu_name() {
   return "unknown CPU";
 }
 
-// "scalar avx2 avx512" or "scalar neon", as far as the machine has them (in the emulated build: all).
+// "scalar avx2 avx512" or "scalar neon neon_dot", as far as the machine has them (in the emulated build: all).
 inline std::string isa_names() {
   std::string names;
   kvaxis::for_each_isa(

@@ -21,11 +21,12 @@ KVAXIS_BEGIN_NAMESPACE
 constexpr int byte_stride = max_head_dim;
 static_assert(byte_stride >= max_tile_tokens && byte_stride % 64 == 0);
 
-// The weights of one head and segment: sum = step * (start + sum w c) + constant.
+// The weights of one head and segment: sum = step * (start + sum w c) + constant. Where the instructions take codes less h,
+// the start is left out.
 struct byte_weights {
   float step = 0.0F;
   float constant = 0.0F;
-  std::int32_t start = 0;  // -h sum w
+  std::int32_t start = 0;  // -h sum w, of all rows that a request names
 };
 
 // out[head][lane] += the sum, for all lanes.
@@ -71,6 +72,7 @@ KVAXIS_KERNEL const integer_kernels& active_integer() noexcept {
     &avx512_vnni::integer,
 #elif defined(__aarch64__)
     &neon::integer,
+    &neon_dot::integer,
 #endif
   };
   return *tables[static_cast<std::size_t>(active_isa())];

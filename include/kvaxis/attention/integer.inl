@@ -73,7 +73,7 @@ KVAXIS_INLINE void integer_lanes(const block_view& b, const integer_request& r, 
     KVAXIS_UNROLL
     for (int p = 0; p < parts; ++p) {
       KVAXIS_UNROLL
-      for (int v = 0; v < V; ++v) totals[h][p][v] = set_word(weights[p][h].start);
+      for (int v = 0; v < V; ++v) totals[h][p][v] = set_word(Bits == 8 && centred_bytes ? 0 : weights[p][h].start);
     }
   }
   const int end = r.end_row / 4;

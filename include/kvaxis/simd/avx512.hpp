@@ -251,6 +251,7 @@ KVAXIS_INLINE vu load_plane(const std::uint32_t* plane, int lane) {
 }
 
 constexpr bool sums_in_words = false;
+constexpr bool centred_bytes = false;
 template <int Bits>
 constexpr int quads_to_settle = 32767 / (2 * 127 * ((1 << Bits) - 1));
 template <int Bits>

@@ -5,7 +5,7 @@
 #if defined(__x86_64__) || defined(KVAXIS_EMULATE)
 #include "vnni.hpp"
 #elif defined(__aarch64__)
-#include "neon.hpp"
+#include "neon_dot.hpp"
 #endif
 
 #define KVAXIS_TARGET scalar
@@ -42,6 +42,14 @@ KVAXIS_TARGET_POP
 #define KVAXIS_TARGET neon
 #include KVAXIS_INL
 #undef KVAXIS_TARGET
+
+#if defined(KVAXIS_INTEGER)
+#define KVAXIS_TARGET neon_dot
+KVAXIS_TARGET_PUSH(KVAXIS_TARGET_NEON_DOT)
+#include KVAXIS_INL
+KVAXIS_TARGET_POP
+#undef KVAXIS_TARGET
+#endif
 #endif
 
 #undef KVAXIS_INL

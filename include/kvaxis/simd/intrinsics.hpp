@@ -21,3 +21,14 @@
 #define KVAXIS_TARGET_AVX2_VNNI "avx2,fma,f16c,avxvnni"
 #define KVAXIS_TARGET_AVX512 "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"
 #define KVAXIS_TARGET_AVX512_VNNI "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
+
+// GCC takes the extension with Armv8.2 alone, and inlines no function whose flags ask for more than the region: that of
+// newer flags, which these macros tell, adds to them.
+#if defined(__clang__)
+#define KVAXIS_TARGET_NEON_DOT "dotprod"
+#elif defined(__ARM_FEATURE_DOTPROD) || defined(__ARM_FEATURE_FP16_VECTOR_ARITHMETIC) || defined(__ARM_FEATURE_SVE) || \
+    defined(__ARM_FEATURE_JCVT)
+#define KVAXIS_TARGET_NEON_DOT "+dotprod"
+#else
+#define KVAXIS_TARGET_NEON_DOT "arch=armv8.2-a+dotprod+crypto"
+#endif

@@ -11,6 +11,8 @@
 #include "../config.hpp"
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
 #endif
 
 KVAXIS_BEGIN_NAMESPACE
@@ -29,9 +31,10 @@ inline constexpr std::array isa_name_list = {"scalar", "avx2", "avx2_vnni", "avx
 #elif defined(__aarch64__)
 enum class isa : int {
   scalar,
-  neon,  // what every Armv8-A machine has
+  neon,      // what every Armv8-A machine has
+  neon_dot,  // with DotProd
 };
-inline constexpr std::array isa_name_list = {"scalar", "neon"};
+inline constexpr std::array isa_name_list = {"scalar", "neon", "neon_dot"};
 #else
 enum class isa : int { scalar };
 inline constexpr std::array isa_name_list = {"scalar"};
@@ -44,7 +47,7 @@ inline constexpr std::array isa_name_list = {"scalar"};
   { &scalar::name, &avx2::name, &avx2::name, &avx512::name, &avx512::name }
 #elif defined(__aarch64__)
 #define KVAXIS_ISA_TABLE(name) \
-  { &scalar::name, &neon::name }
+  { &scalar::name, &neon::name, &neon::name }
 #else
 #define KVAXIS_ISA_TABLE(name) \
   { &scalar::name }
@@ -62,7 +65,7 @@ namespace detail {
 inline unsigned detect_isas() noexcept {
   const auto bit_of = [](isa which) { return 1U << static_cast<unsigned>(which); };
   unsigned found = bit_of(isa::scalar);
-#if defined(KVAXIS_EMULATE) || defined(__aarch64__)
+#if defined(KVAXIS_EMULATE)
   found = (1U << isa_count) - 1U;
 #elif defined(__x86_64__)
   const auto has = [](unsigned word, int bit) { return (word >> bit & 1U) != 0; };
@@ -83,6 +86,13 @@ inline unsigned detect_isas() noexcept {
     if (has(ecx, 11)) found |= bit_of(isa::avx512_vnni);
   }
   if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && has(eax, 4)) found |= bit_of(isa::avx2_vnni);
+#elif defined(__aarch64__)
+  found |= bit_of(isa::neon);
+#if defined(__linux__)
+  if ((getauxval(AT_HWCAP) >> 20 & 1U) != 0) found |= bit_of(isa::neon_dot);  // bit 20: HWCAP_ASIMDDP
+#elif defined(__ARM_FEATURE_DOTPROD)
+  found |= bit_of(isa::neon_dot);  // every Mac has it, and its compiler says so
+#endif
 #endif
   return found;
 }

@@ -214,16 +214,19 @@ KVAXIS_INLINE vu load_plane(const std::uint32_t* plane, int lane) {
 constexpr bool sums_in_words = true;
 template <int Bits>
 constexpr int quads_to_settle = 32767 / (2 * 127 * ((1 << Bits) - 1));
-// Codes of less than 8 bits are signed bytes too; 8 bits are summed less 128, which the weights' own sum makes good.
+// There are products of signed bytes alone: codes of less than 8 bits are such, and those of 8 bits less 128.
+constexpr bool centred_bytes = true;
+template <int Bits>
+KVAXIS_INLINE vu signed_codes(vu codes) {
+  return {Bits < 8 ? codes.v : veorq_u32(codes.v, vdupq_n_u32(0x80808080U))};
+}
 template <int Bits>
 KVAXIS_INLINE vu add_products(vu sums, vu codes, vu weights) {
   const int8x16_t w = vreinterpretq_s8_u32(weights.v);
-  const int8x16_t c = vreinterpretq_s8_u32(Bits < 8 ? codes.v : veorq_u32(codes.v, vdupq_n_u32(0x80808080U)));
+  const int8x16_t c = vreinterpretq_s8_u32(signed_codes<Bits>(codes).v);
   const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(c), vget_low_s8(w)));
   const int32x4_t high = vpaddlq_s16(vmull_high_s8(c, w));
-  int32x4_t total = vaddq_s32(vreinterpretq_s32_u32(sums.v), vpaddq_s32(low, high));
-  if constexpr (Bits == 8) total = vaddq_s32(total, vshlq_n_s32(vpaddlq_s16(vpaddlq_s8(w)), 7));
-  return {vreinterpretq_u32_s32(total)};
+  return {vaddq_u32(sums.v, vreinterpretq_u32_s32(vpaddq_s32(low, high)))};
 }
 KVAXIS_INLINE vu settle(vu total, vu sums) { return {vaddq_u32(total.v, sums.v)}; }
 

@@ -202,8 +202,9 @@ KVAXIS_INLINE vu load_plane(const std::uint32_t* plane, int lane) {
 
 // sums + the four products of a lane's bytes, unsigned codes times signed weights. Where sums_in_words they are those of
 // whole words, and codes have up to 8 bits. Elsewhere they are of 16 bits, begin with 0, take quads_to_settle quads of
-// codes of up to 6 bits, and are then added to a total by settle().
+// codes of up to 6 bits, and are then added to a total by settle(). Where centred_bytes, codes of 8 bits count less 128.
 constexpr bool sums_in_words = true;
+constexpr bool centred_bytes = false;
 template <int Bits>
 KVAXIS_INLINE vu add_products(vu sums, vu codes, vu weights) {
   for (int shift = 0; shift < 32; shift += 8) {
