@@ -122,9 +122,9 @@ KVAXIS_INLINE void integer_lanes(const block_view& b, const integer_request& r, 
   }
 }
 
-// Vectors of words side by side: as many sums as the registers hold.
+// Vectors of words side by side: as many sums as the registers hold, of which AVX2 has half as many as the others.
 template <int Bits, int H>
-constexpr int integer_vectors = (lanes == 16 ? 16 : 8) / (parts_of_word<Bits> * H);
+constexpr int integer_vectors = (lanes == 8 ? 8 : 16) / (parts_of_word<Bits> * H);
 
 template <int Bits, int H, int V>
 KVAXIS_INLINE bool integer_block(const block_view& b, const integer_request& r, int first_head) {

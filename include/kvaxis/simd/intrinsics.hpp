@@ -22,8 +22,8 @@
 #define KVAXIS_TARGET_AVX512 "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"
 #define KVAXIS_TARGET_AVX512_VNNI "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
 
-// GCC takes the extension with Armv8.2 alone, and inlines no function whose flags ask for more than the region: that of
-// newer flags, which these macros tell, adds to them.
+// For GCC the extension belongs to Armv8.2, and nothing is inlined into a region that lacks a part of the flags: it has
+// all that older CPUs may have, and where these macros tell of a newer one it adds to the flags.
 #if defined(__clang__)
 #define KVAXIS_TARGET_NEON_DOT "dotprod"
 #elif defined(__ARM_FEATURE_DOTPROD) || defined(__ARM_FEATURE_FP16_VECTOR_ARITHMETIC) || defined(__ARM_FEATURE_SVE) || \
