@@ -8,9 +8,10 @@ namespace {
 constexpr const char* key_rows =
     "^((scores|values)/.*/k:int4.*/dim:128/ctx:4096"
     "|naive(_values)?/.*/k:int4.*/dim:128/ctx:4096"
-    "|attend(_f32)?/(avx2(_vnni)?|avx512(_vnni)?|neon(_dot)?)/k:int4.*/dim:128/ctx:(4096|65536)"
+    "|attend(_f32)?/(avx2(_vnni)?|avx512(_vnni|_amx)?|neon(_dot)?)/k:int4.*/dim:128/ctx:(4096|65536)"
     "|attend/(avx2|avx512(_vnni)?|neon(_dot)?)/.*/heads:4/dim:128/ctx:65536"
-    "|attend/(avx2|avx512(_vnni)?|neon(_dot)?)/.*/(heads:(16|128)/dim:576|heads:1/dim:192|heads:32/dim:128)/ctx:4096"
+    "|attend/(avx2|avx512(_vnni|_amx)?|neon(_dot)?)/.*/(heads:(16|128)/dim:576|heads:1/dim:192|heads:32/dim:128)/"
+    "ctx:4096"
     "|attend/scalar/k:int4.*/heads:4/dim:128/ctx:65536"
     "|read_limit/.*/dim:128/ctx:65536"
     "|(append|fold)/.*/dim:128/ctx:4096"
@@ -42,7 +43,8 @@ void add_rows() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string curves = "attend/(avx2|avx512)/.*/heads:4|read_limit/" + std::string(isa_name(kvaxis::best_isa()));
+  const std::string best = isa_name(kvaxis::best_isa());
+  const std::string curves = "attend/(avx2|" + best + ")/.*/heads:4|read_limit/" + best;
   return bench::run_program({usage,
                              key_rows,
                              {{"--contexts", {"--benchmark_filter=^(" + curves + "/.*)/dim:128/ctx:[0-9]+$"}},

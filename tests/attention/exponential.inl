@@ -12,6 +12,8 @@ inline void soft_caps(const float* x, float cap, float* out, int n) {
 }
 inline float one_exponential(float x) { return exponential_of(x); }
 
+inline constexpr softmax_functions table = {exponentials, soft_caps, one_exponential};
+
 }  // namespace probe
 }  // namespace KVAXIS_TARGET
 KVAXIS_END_NAMESPACE

@@ -9,6 +9,12 @@
 #include <kvaxis/attention/walk.hpp>
 #include <vector>
 
+struct softmax_functions {
+  void (*exponentials)(const float*, float*, int);
+  void (*soft_caps)(const float*, float, float*, int);
+  float (*one_exponential)(float);
+};
+
 #define KVAXIS_INL "../attention/softmax.inl"
 #include <kvaxis/simd/foreach_isa.hpp>
 #define KVAXIS_INL <exponential.inl>
@@ -16,26 +22,10 @@
 
 namespace {
 
-struct functions {
-  void (*exponentials)(const float*, float*, int);
-  void (*soft_caps)(const float*, float, float*, int);
-  float (*one_exponential)(float);
-};
-
-const functions& active_functions() {
-  static constexpr std::array<functions, kvaxis::isa_count> tables = {{
-      {kvaxis::scalar::probe::exponentials, kvaxis::scalar::probe::soft_caps, kvaxis::scalar::probe::one_exponential},
-#if defined(__x86_64__) || defined(KVAXIS_EMULATE)
-      {kvaxis::avx2::probe::exponentials, kvaxis::avx2::probe::soft_caps, kvaxis::avx2::probe::one_exponential},
-      {kvaxis::avx2::probe::exponentials, kvaxis::avx2::probe::soft_caps, kvaxis::avx2::probe::one_exponential},
-      {kvaxis::avx512::probe::exponentials, kvaxis::avx512::probe::soft_caps, kvaxis::avx512::probe::one_exponential},
-      {kvaxis::avx512::probe::exponentials, kvaxis::avx512::probe::soft_caps, kvaxis::avx512::probe::one_exponential},
-#elif defined(__aarch64__)
-      {kvaxis::neon::probe::exponentials, kvaxis::neon::probe::soft_caps, kvaxis::neon::probe::one_exponential},
-      {kvaxis::neon::probe::exponentials, kvaxis::neon::probe::soft_caps, kvaxis::neon::probe::one_exponential},
-#endif
-  }};
-  return tables[static_cast<std::size_t>(kvaxis::active_isa())];
+const softmax_functions& active_functions() {
+  using namespace kvaxis;
+  static constexpr std::array<const softmax_functions*, isa_count> tables = KVAXIS_ISA_TABLE(probe::table);
+  return *tables[static_cast<std::size_t>(active_isa())];
 }
 
 class Exponential : public isa_test {

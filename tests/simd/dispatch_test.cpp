@@ -46,13 +46,14 @@ TEST(Dispatch, names) {
   EXPECT_STREQ(kvaxis::isa_name(isa::avx2_vnni), "avx2_vnni");
   EXPECT_STREQ(kvaxis::isa_name(isa::avx512), "avx512");
   EXPECT_STREQ(kvaxis::isa_name(isa::avx512_vnni), "avx512_vnni");
+  EXPECT_STREQ(kvaxis::isa_name(isa::avx512_amx), "avx512_amx");
 #elif defined(__aarch64__)
   EXPECT_STREQ(kvaxis::isa_name(isa::neon), "neon");
   EXPECT_STREQ(kvaxis::isa_name(isa::neon_dot), "neon_dot");
 #endif
 }
 
-TEST(Dispatch, the_environment_lowers_and_never_raises) {
+TEST(Dispatch, the_environment_chooses_what_the_machine_has) {
   const isa best = kvaxis::best_isa();
   EXPECT_EQ(chosen_with(nullptr), best);
   EXPECT_EQ(chosen_with("scalar"), isa::scalar);

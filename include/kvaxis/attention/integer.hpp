@@ -58,6 +58,9 @@ KVAXIS_END_NAMESPACE
 #define KVAXIS_INTEGER
 #define KVAXIS_INL "../attention/integer.inl"
 #include "../simd/foreach_isa.hpp"
+#if defined(__x86_64__) || defined(KVAXIS_EMULATE)
+#include "integer_amx.inl"
+#endif
 
 KVAXIS_BEGIN_NAMESPACE
 namespace detail {
@@ -70,6 +73,7 @@ KVAXIS_KERNEL const integer_kernels& active_integer() noexcept {
     &avx2_vnni::integer,
     &avx512::integer,
     &avx512_vnni::integer,
+    &avx512_amx::integer,
 #elif defined(__aarch64__)
     &neon::integer,
     &neon_dot::integer,

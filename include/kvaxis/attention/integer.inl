@@ -53,6 +53,11 @@ KVAXIS_INLINE void add_quads(int index, int end, int block_lanes, int word, cons
   }
 }
 
+// out += step * total + constant.
+KVAXIS_INLINE void add_total(vf step, vf constant, vu total, float* out) {
+  store(out, muladd(step, words_to_float(total), add(load(out), constant)));
+}
+
 // V vectors of words from `word` of every quad on.
 template <int Bits, int H, int V>
 KVAXIS_INLINE void integer_lanes(const block_view& b, const integer_request& r, int first_head, int word) {
@@ -114,10 +119,7 @@ KVAXIS_INLINE void integer_lanes(const block_view& b, const integer_request& r, 
       const vf step = set1(weights[p][h].step);
       const vf constant = set1(weights[p][h].constant);
       KVAXIS_UNROLL
-      for (int v = 0; v < V; ++v) {
-        const vf before = add(load(out + v * lanes), constant);
-        store(out + v * lanes, muladd(step, words_to_float(totals[h][p][v]), before));
-      }
+      for (int v = 0; v < V; ++v) KVAXIS_TARGET::add_total(step, constant, totals[h][p][v], out + v * lanes);
     }
   }
 }

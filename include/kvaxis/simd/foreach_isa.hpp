@@ -1,6 +1,6 @@
 // Includes the file named by KVAXIS_INL once per instruction set, inside its target region if it has one, and with
 // KVAXIS_TARGET set to the namespace whose vocabulary it uses; with KVAXIS_INTEGER also for those that add integer units
-// alone. No include guard: that is its purpose.
+// alone, save AMX, which has code of its own. No include guard: that is its purpose.
 #include "scalar.hpp"
 #if defined(__x86_64__) || defined(KVAXIS_EMULATE)
 #include "vnni.hpp"

@@ -1,5 +1,5 @@
-// Which instruction set runs: found once at run time (CPU and operating system must both agree), lowered by the
-// environment variable KVAXIS_ISA (a name of isa_name()), changed by set_isa() in tests.
+// Which instruction set runs: found once at run time (CPU and operating system must both agree), chosen by the environment
+// variable KVAXIS_ISA (a name of isa_name(), or the best below it), changed by set_isa() in tests.
 #pragma once
 
 #include <array>
@@ -11,6 +11,10 @@
 #include "../config.hpp"
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
@@ -26,8 +30,9 @@ enum class isa : int {
   avx2_vnni,    // with AVX-VNNI
   avx512,       // AVX-512 F, BW, DQ, VL
   avx512_vnni,  // with VNNI
+  avx512_amx,   // with AMX-INT8 besides
 };
-inline constexpr std::array isa_name_list = {"scalar", "avx2", "avx2_vnni", "avx512", "avx512_vnni"};
+inline constexpr std::array isa_name_list = {"scalar", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_amx"};
 #elif defined(__aarch64__)
 enum class isa : int {
   scalar,
@@ -44,7 +49,7 @@ inline constexpr std::array isa_name_list = {"scalar"};
 // attention/integer.hpp and share the rest.
 #if defined(__x86_64__) || defined(KVAXIS_EMULATE)
 #define KVAXIS_ISA_TABLE(name) \
-  { &scalar::name, &avx2::name, &avx2::name, &avx512::name, &avx512::name }
+  { &scalar::name, &avx2::name, &avx2::name, &avx512::name, &avx512::name, &avx512::name }
 #elif defined(__aarch64__)
 #define KVAXIS_ISA_TABLE(name) \
   { &scalar::name, &neon::name, &neon::name }
@@ -60,6 +65,20 @@ constexpr int isa_count = static_cast<int>(isa_name_list.size());
 }
 
 namespace detail {
+
+#if defined(__x86_64__)
+// Whether this process may use the registers of AMX: Linux gives them to who asks, to all threads at once. Signal frames
+// then have 8 KB more, so that it refuses where a thread's alternate signal stack is too small for them.
+inline bool may_use_amx() noexcept {
+#if defined(__linux__)
+  constexpr long request_permission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long tile_data = 18;
+  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+  return false;
+#endif
+}
+#endif
 
 // A bit for every instruction set of this machine.
 inline unsigned detect_isas() noexcept {
@@ -84,6 +103,11 @@ inline unsigned detect_isas() noexcept {
   if (has(ebx, 16) && has(ebx, 17) && has(ebx, 30) && has(ebx, 31) && (saved_low & 0xE6U) == 0xE6U) {
     found |= bit_of(isa::avx512);
     if (has(ecx, 11)) found |= bit_of(isa::avx512_vnni);
+    const bool amx = has(ecx, 11) && has(edx, 24) && has(edx, 25) && (saved_low & 0x60000U) == 0x60000U;
+    // Some virtual machines have the bits but no shapes to choose from.
+    if (amx && __get_cpuid_count(0x1D, 0, &eax, &ebx, &ecx, &edx) != 0 && eax >= 1) {
+      found |= bit_of(isa::avx512_amx);
+    }
   }
   if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && has(eax, 4)) found |= bit_of(isa::avx2_vnni);
 #elif defined(__aarch64__)
@@ -97,20 +121,37 @@ inline unsigned detect_isas() noexcept {
   return found;
 }
 
+inline bool is_usable(isa which) noexcept {
+  static const unsigned found = detect_isas();
+  if ((found >> static_cast<unsigned>(which) & 1U) == 0) return false;
+#if defined(__x86_64__) && !defined(KVAXIS_EMULATE)
+  if (which == isa::avx512_amx) {
+    static const bool permitted = may_use_amx();
+    return permitted;
+  }
+#endif
+  return true;
+}
+
 // The best one of this machine up to `most`.
 inline isa lower_isa(isa most) noexcept {
-  static const unsigned found = detect_isas();
-  int i = static_cast<int>(most);
-  while ((found >> i & 1U) == 0) --i;
-  return static_cast<isa>(i);
+  while (!is_usable(most)) most = static_cast<isa>(static_cast<int>(most) - 1);
+  return most;
 }
+
+// AMX must be asked for: nobody has measured it.
+#if defined(__x86_64__) || defined(KVAXIS_EMULATE)
+constexpr isa default_isa = isa::avx512_vnni;
+#else
+constexpr isa default_isa = static_cast<isa>(isa_count - 1);
+#endif
 
 inline isa initial_isa() noexcept {
   const char* wanted = std::getenv("KVAXIS_ISA");
   for (int i = 0; i < isa_count && wanted != nullptr; ++i) {
     if (std::strcmp(wanted, isa_name(static_cast<isa>(i))) == 0) return lower_isa(static_cast<isa>(i));
   }
-  return lower_isa(static_cast<isa>(isa_count - 1));
+  return lower_isa(default_isa);
 }
 
 inline std::atomic<isa>& isa_slot() noexcept {
@@ -120,8 +161,8 @@ inline std::atomic<isa>& isa_slot() noexcept {
 
 }  // namespace detail
 
-// The best instruction set of this machine, whatever KVAXIS_ISA says.
-[[nodiscard]] inline isa best_isa() noexcept { return detail::lower_isa(static_cast<isa>(isa_count - 1)); }
+// The best instruction set of this machine that nobody needs to ask for, whatever KVAXIS_ISA says.
+[[nodiscard]] inline isa best_isa() noexcept { return detail::lower_isa(detail::default_isa); }
 
 [[nodiscard]] inline bool has_isa(isa which) noexcept { return detail::lower_isa(which) == which; }
 

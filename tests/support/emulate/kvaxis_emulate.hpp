@@ -1,4 +1,4 @@
-// The AVX2 and AVX-512 intrinsics in software, for a CPU that lacks them: SIMDe under the intrinsics' own names, and what
+// The intrinsics of x86 in software, for a CPU that lacks them: SIMDe under the intrinsics' own names, and what
 // SIMDe 0.7.4 lacks or rounds otherwise than the hardware. The build passes this header's name as KVAXIS_EMULATE.
 #pragma once
 
@@ -23,6 +23,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+
+#include "emulate_amx.hpp"
 
 namespace kvaxis_emulate {
 
