@@ -12,7 +12,7 @@ import sys
 
 sys.dont_write_bytecode = True  # no folder of it in the sources
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from tables import INT4, Results, number, ratio, table  # noqa: E402
+from tables import DEFAULT, INT4, Results, number, ratio, table  # noqa: E402
 
 INT8 = "k:int8-channel64-pre,v:int8-token64"
 F16 = "k:f16,v:f16"
@@ -51,7 +51,7 @@ def against(time, ours, words=""):
 def speed_ups(run, ctx):
     header = ["query heads", "kvaxis", "flash, f16", "flash, q8_0", "flash, q4_0", "best of llama.cpp's",
               "best of all"]
-    for name, policy in (("int4", INT4), ("int8", INT8), ("f16", F16)):
+    for name, policy in (("int4", DEFAULT), ("int8", INT8), ("f16", F16)):
         rows = []
         for heads in (1, 4, 8):
             ours = run.kvaxis(policy, heads, ctx)
@@ -79,7 +79,7 @@ def every_path(run, ctx):
 def prefill(run):
     rows = []
     for heads in (1, 4, 8):
-        int4, f16 = (run.results.get("ns_per_key", "prefill", run.ours, policy, heads) for policy in (INT4, F16))
+        int4, f16 = (run.results.get("ns_per_key", "prefill", run.ours, policy, heads) for policy in (DEFAULT, F16))
         if int4 is None:
             continue
         theirs = [run.ggml(path + "_prefill", "f16", heads, 4096)
