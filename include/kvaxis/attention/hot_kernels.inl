@@ -7,13 +7,25 @@
 KVAXIS_BEGIN_NAMESPACE
 namespace KVAXIS_TARGET {
 
-// f(pair) for the pairs of a mask, in order; a block has a pair for every two rows.
-template <class F>
-KVAXIS_INLINE void for_each_pair(const std::uint32_t* mask, int rows, const F& f) {
-  for (int first = 0; first < rows / 2; first += 32) {
-    for (std::uint32_t left = mask[first / 32]; left != 0; left &= left - 1) f(first + __builtin_ctz(left));
+// The pairs of a mask, in order; a block has a pair for every two rows. No function that takes a function: sums of vectors
+// that it captures would go through memory.
+struct pair_walk {
+  const std::uint32_t* mask;
+  int end;
+  int first = 0;
+  std::uint32_t left;
+
+  KVAXIS_INLINE pair_walk(const std::uint32_t* pairs, int rows) : mask(pairs), end(rows / 2), left(pairs[0]) { skip(); }
+  KVAXIS_INLINE void skip() {
+    while (left == 0 && (first += 32) < end) left = mask[first / 32];
   }
-}
+  [[nodiscard]] KVAXIS_INLINE bool more() const { return left != 0; }
+  [[nodiscard]] KVAXIS_INLINE int pair() const { return first + __builtin_ctz(left); }
+  KVAXIS_INLINE void next() {
+    left &= left - 1;
+    skip();
+  }
+};
 
 template <unit_kind U, int H>
 void hot_scores(const block_view& b, const score_request& r, int first_head) noexcept {
@@ -28,18 +40,16 @@ void hot_scores(const block_view& b, const score_request& r, int first_head) noe
       for (int v = 0; v < V; ++v) sums[h][v] = load(out + h * score_stride + v * lanes);
     }
     const quad_reader<U, V, false> keys(b, 0, r.first_lane + lane);
-    for (int first = 0; first < b.rows / 2; first += 32) {
-      for (std::uint32_t left = r.hot[first / 32]; left != 0; left &= left - 1) {
-        const int pair = first + __builtin_ctz(left);
-        vf x[V];
-        vf y[V];
-        keys.pair(pair).template rows<0>(x, y);
-        // Rows of f32 were decoded, and rotated, before.
-        if constexpr (U != unit_kind::f32) {
-          rotate_pair<V>(r.cos + pair * run_tokens + lane, r.sin + pair * run_tokens + lane, x, y);
-        }
-        add_pair<H, V, query_stride>(queries + 2 * pair, x, y, sums);
+    for (pair_walk at(r.hot, b.rows); at.more(); at.next()) {
+      const int pair = at.pair();
+      vf x[V];
+      vf y[V];
+      keys.pair(pair).template rows<0>(x, y);
+      // Rows of f32 were decoded, and rotated, before.
+      if constexpr (U != unit_kind::f32) {
+        rotate_pair<V>(r.cos + pair * run_tokens + lane, r.sin + pair * run_tokens + lane, x, y);
       }
+      add_pair<H, V, query_stride>(queries + 2 * pair, x, y, sums);
     }
     KVAXIS_UNROLL
     for (int h = 0; h < H; ++h) {
@@ -97,11 +107,11 @@ void expand_hot(const block_view& b, const score_request& r, float* out) noexcep
     const quad_reader<U, 2, false> keys(b, 0, r.first_lane + lane);
     float* to = out + lane;
     int wide = 0;
-    for_each_pair(r.hot, b.rows, [&](int pair) {
+    for (pair_walk at(r.hot, b.rows); at.more(); at.next(), to += 2 * run_tokens) {
+      const int pair = at.pair();
       const bool is_wide = b.wide_extra > 0 && (r.wide[pair / 32] >> pair % 32 & 1U) != 0;
       KVAXIS_TARGET::expand_pair<U>(keys.pair(pair), b, r, is_wide ? wide++ : -1, pair, lane, to);
-      to += 2 * run_tokens;
-    });
+    }
   }
 }
 

@@ -70,10 +70,9 @@ inline void score_hot_rows(const unit_kernels& linear, const block_view& b, cons
   for (int row = 0; row < rows; ++row) {
     const float* const from = run.run_queries + row * query_stride;
     float* to = s.hot_queries + row * query_stride;
-    for_each_pair(run.hot, b.rows, [&](int pair) {
-      std::memcpy(to, from + 2 * pair, 2 * sizeof(float));
-      to += 2;
-    });
+    for (pair_walk at(run.hot, b.rows); at.more(); at.next(), to += 2) {
+      std::memcpy(to, from + 2 * at.pair(), 2 * sizeof(float));
+    }
     to[0] = to[1] = 0.0F;
   }
   score_request r = run;
@@ -98,10 +97,9 @@ inline void expand_run(const tile& t, int head, const unit_kernels* linear, cons
   if (b.wide_extra == 0) return;
   linear->expand_hot(b, run, s.hot_rows);
   const float* from = s.hot_rows;
-  for_each_pair(run.hot, b.rows, [&](int pair) {
-    std::memcpy(s.expanded + 2 * pair * run_tokens, from, 2 * run_tokens * sizeof(float));
-    from += 2 * run_tokens;
-  });
+  for (pair_walk at(run.hot, b.rows); at.more(); at.next(), from += 2 * run_tokens) {
+    std::memcpy(s.expanded + 2 * at.pair() * run_tokens, from, 2 * run_tokens * sizeof(float));
+  }
 }
 
 // Scores of the run that starts at r.first_lane of a folded key block; `hot_pairs`: of these alone, if there are any.

@@ -131,11 +131,11 @@ struct step_blocks {
   int end = 0;
   int head = 0;
 
-  [[nodiscard]] int count() const noexcept { return 2 * (end - begin); }
+  [[nodiscard]] int entries() const noexcept { return end - begin; }
+  [[nodiscard]] int count() const noexcept { return 2 * entries(); }
   [[nodiscard]] read_ahead operator[](int i) const noexcept {
     if (i >= count()) return {};
-    const int entries = end - begin;
-    return i < entries ? keys_of(*sequence, begin + i, head) : values_of(*sequence, begin + i - entries, head);
+    return i < entries() ? keys_of(*sequence, begin + i, head) : values_of(*sequence, begin + i - entries(), head);
   }
 };
 
@@ -169,7 +169,7 @@ inline void attend_step(const problem& p, const query_block& b, int nth, const s
     const detail::slot_range slots = detail::visible_slots(p, entries[i], queries);
     if (slots.begin >= slots.end) continue;
     const score_span span(slots, s.scores, used);
-    const read_ahead next = ahead_of(step.end - step.begin + i - step.begin);
+    const read_ahead next = ahead_of(step.entries() + i - step.begin);
     sum_entry(p, step.head, entries[i], slots, span.slots, out.sums, rows, next, s);
     used += span.length();
   }
