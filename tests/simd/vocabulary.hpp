@@ -27,7 +27,6 @@ struct vocabulary {
   std::array<convert_fn, 2> bfloat;
   convert_fn shifted_nibble;  // the word shifted right by 4, then the nibble at 8
   convert_fn bits;
-  convert_fn power;  // bits of a float 1.5 * 2^23 + k to k
   void (*load_float16)(const std::uint16_t* a, float* out, int n);
   void (*load_bfloat16)(const std::uint16_t* a, float* out, int n);
   binary_fn add, sub, mul, div, max, min, max_magnitude;
@@ -38,8 +37,8 @@ struct vocabulary {
   unary_fn sums, maxima, minima;    // of each vector, out[i / lanes]
   unary_fn sums_of_four, maxima_of_four;
   void (*clear_pairs)(const float* a, std::uint32_t pairs, float* out, int n);
-  binary_fn scale_by_power;  // a * 2^k for b = 1.5 * 2^23 + k
-  unary_fn flushed, inverse;
+  binary_fn scale_by_power;  // a * 2^floor(b)
+  unary_fn flushed, inverse, fraction;
   binary_fn rotated;       // the pairs of a by the angles of b
   ternary_fn larger_of_c;  // c where a > b, else a
   word_fn to_half, floor_to_half;

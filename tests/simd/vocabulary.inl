@@ -86,9 +86,6 @@ struct shifted_nibble_op {
 struct bits_op {
   KVAXIS_INLINE static vf run(vu w) { return bits_to_float(w); }
 };
-struct power_op {
-  KVAXIS_INLINE static vf run(vu w) { return words_minus_to_float(w, 0x4B400000U); }
-};
 struct add_op {
   KVAXIS_INLINE static vf run(vf a, vf b) { return add(a, b); }
 };
@@ -123,7 +120,7 @@ struct select_op {
   KVAXIS_INLINE static vf run(vf a, vf b) { return select_above(a, 0.5F, b); }
 };
 struct scale_op {
-  KVAXIS_INLINE static vf run(vf a, vf b) { return scale_by_power(a, exponent_bits(b)); }
+  KVAXIS_INLINE static vf run(vf a, vf b) { return scale_by_power(a, b); }
 };
 struct flush_op {
   KVAXIS_INLINE static vf run(vf a) { return flush_subnormals(a); }
@@ -133,6 +130,9 @@ struct inverse_op {
 };
 struct larger_op {
   KVAXIS_INLINE static vf run(vf a, vf b, vf c) { return select(above(a, b), c, a); }
+};
+struct fraction_op {
+  KVAXIS_INLINE static vf run(vf a) { return fraction(a); }
 };
 struct half_bits_op {
   KVAXIS_INLINE static vu run(vf a) { return to_half(a); }
@@ -225,7 +225,6 @@ inline constexpr vocabulary table = {
     {convert<bfloat_op<0>>, convert<bfloat_op<16>>},
     convert<shifted_nibble_op>,
     convert<bits_op>,
-    convert<power_op>,
     read_halves,
     read_bfloats,
     two<add_op>,
@@ -250,6 +249,7 @@ inline constexpr vocabulary table = {
     two<scale_op>,
     one<flush_op>,
     one<inverse_op>,
+    one<fraction_op>,
     rotate,
     three<larger_op>,
     to_words<half_bits_op>,

@@ -312,19 +312,32 @@ TEST_P(Vocabulary, rows_go_into_their_quads) {
 }
 
 TEST_P(Vocabulary, powers_of_two) {
-  constexpr float magic = 12582912.0F;
-  std::vector<float> k(256);
-  std::vector<std::uint32_t> words(k.size());
-  std::vector<float> ones(k.size(), 1.0F);
-  std::vector<float> out(k.size());
-  for (std::size_t i = 0; i < k.size(); ++i) {
-    k[i] = magic + static_cast<float>(static_cast<int>(i) - 125);
-    words[i] = float_bits(k[i]);
+  std::vector<float> s;
+  for (int n = -126; n < 128; ++n) {
+    const auto whole = static_cast<float>(n);
+    for (const float x : {whole, std::nextafter(whole, 1e9F), whole + 0.3F, std::nextafter(whole + 1.0F, -1e9F)}) {
+      s.push_back(x);
+    }
   }
-  v.power(words.data(), out.data(), 256);
-  for (std::size_t i = 0; i < k.size(); ++i) EXPECT_EQ(out[i], static_cast<float>(static_cast<int>(i) - 125));
-  v.scale_by_power(ones.data(), k.data(), out.data(), 240);
-  for (int i = 0; i < 240; ++i) EXPECT_EQ(out[static_cast<std::size_t>(i)], std::ldexp(1.0F, i - 125));
+  for (const float x : {-0.0F, 1e-30F, -1e-30F, -1e-40F, -126.5F, -127.5F, -1e3F, -3e9F, -3e38F, -HUGE_VALF}) {
+    s.push_back(x);
+  }
+  s.resize((s.size() + 15) / 16 * 16);
+  const int n = static_cast<int>(s.size());
+  std::vector<float> a(s.size());
+  std::vector<float> out(s.size());
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = 1.0F + static_cast<float>(i % 17) / 16.0F;
+  v.fraction(s.data(), out.data(), n);
+  for (std::size_t i = 0; i < s.size(); ++i) {
+    if (s[i] <= -126.0F) continue;
+    const double exact = static_cast<double>(s[i]) - std::floor(static_cast<double>(s[i]));
+    ASSERT_NEAR(static_cast<double>(out[i]), exact, s[i] > -1.0F && s[i] < 0.0F ? 0x1p-24 : 0.0) << s[i];
+  }
+  v.scale_by_power(a.data(), s.data(), out.data(), n);
+  for (std::size_t i = 0; i < s.size(); ++i) {
+    const bool counts = s[i] > -126.0F;
+    ASSERT_EQ(out[i], counts ? std::ldexp(a[i], static_cast<int>(std::floor(s[i]))) : 0.0F) << a[i] << " by " << s[i];
+  }
 }
 
 TEST_P(Vocabulary, doubles) {

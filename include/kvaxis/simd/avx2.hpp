@@ -221,12 +221,12 @@ KVAXIS_INLINE void store_quads(std::byte* words, std::size_t quad_bytes, int row
   store(1, _mm256_extracti128_si256(quads, 1));
 }
 
-KVAXIS_INLINE vu exponent_bits(vf shifted) { return {_mm256_castps_si256(shifted.v)}; }
-KVAXIS_INLINE vf words_minus_to_float(vu a, std::uint32_t b) {
-  return {_mm256_cvtepi32_ps(_mm256_sub_epi32(a.v, _mm256_set1_epi32(static_cast<int>(b))))};
-}
-KVAXIS_INLINE vf scale_by_power(vf a, vu shifted) {
-  return {_mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a.v), _mm256_slli_epi32(shifted.v, 23)))};
+KVAXIS_INLINE vu exponent_bits(vf a) { return {_mm256_castps_si256(a.v)}; }
+KVAXIS_INLINE vf fraction(vf s) { return {_mm256_sub_ps(s.v, _mm256_floor_ps(s.v))}; }
+KVAXIS_INLINE vf scale_by_power(vf a, vf s) {
+  const __m256i power = _mm256_cvtps_epi32(_mm256_floor_ps(s.v));
+  const __m256i scaled = _mm256_add_epi32(_mm256_castps_si256(a.v), _mm256_slli_epi32(power, 23));
+  return select_above(s, -126.0F, {_mm256_castsi256_ps(scaled)});
 }
 
 KVAXIS_INLINE vu round_to_words(vf x) { return {_mm256_cvtps_epi32(x.v)}; }

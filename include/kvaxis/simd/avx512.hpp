@@ -200,12 +200,10 @@ KVAXIS_INLINE void store_quads(std::byte* words, std::size_t quad_bytes, int row
   store(3, _mm512_extracti32x4_epi32(quads, 3));
 }
 
-KVAXIS_INLINE vu exponent_bits(vf shifted) { return {_mm512_castps_si512(shifted.v)}; }
-KVAXIS_INLINE vf words_minus_to_float(vu a, std::uint32_t b) {
-  return {_mm512_cvtepi32_ps(_mm512_sub_epi32(a.v, _mm512_set1_epi32(static_cast<int>(b))))};
-}
-KVAXIS_INLINE vf scale_by_power(vf a, vu shifted) {
-  return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a.v), _mm512_slli_epi32(shifted.v, 23)))};
+KVAXIS_INLINE vu exponent_bits(vf a) { return {_mm512_castps_si512(a.v)}; }
+KVAXIS_INLINE vf fraction(vf s) { return {_mm512_reduce_ps(s.v, _MM_FROUND_TO_NEG_INF)}; }
+KVAXIS_INLINE vf scale_by_power(vf a, vf s) {
+  return {_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(s.v, _mm512_set1_ps(-126.0F), _CMP_GT_OQ), a.v, s.v)};
 }
 
 KVAXIS_INLINE vu round_to_words(vf x) { return {_mm512_cvtps_epi32(x.v)}; }

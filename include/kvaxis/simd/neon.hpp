@@ -47,7 +47,7 @@ KVAXIS_INLINE void max_four(const vf* a, float* out) {
 }
 KVAXIS_INLINE float min_lane(vf a) { return vminvq_f32(a.v); }
 KVAXIS_INLINE vf bits_to_float(vu a) { return {vreinterpretq_f32_u32(a.v)}; }
-KVAXIS_INLINE vu exponent_bits(vf shifted) { return {vreinterpretq_u32_f32(shifted.v)}; }
+KVAXIS_INLINE vu exponent_bits(vf a) { return {vreinterpretq_u32_f32(a.v)}; }
 KVAXIS_INLINE vf select_above(vf x, float threshold, vf value) {
   return bits_to_float({vandq_u32(vcgtq_f32(x.v, vdupq_n_f32(threshold)), vreinterpretq_u32_f32(value.v))});
 }
@@ -178,11 +178,10 @@ KVAXIS_INLINE void store_quads(std::byte* words, std::size_t quad_bytes, int row
   vst1q_u8(reinterpret_cast<std::uint8_t*>(quad), vqtbl1q_u8(vreinterpretq_u8_u32(a.v), order));
 }
 
-KVAXIS_INLINE vf words_minus_to_float(vu a, std::uint32_t b) {
-  return {vcvtq_f32_s32(vreinterpretq_s32_u32(vsubq_u32(a.v, vdupq_n_u32(b))))};
-}
-KVAXIS_INLINE vf scale_by_power(vf a, vu shifted) {
-  return bits_to_float({vaddq_u32(vreinterpretq_u32_f32(a.v), vshlq_n_u32(shifted.v, 23))});
+KVAXIS_INLINE vf fraction(vf s) { return {vsubq_f32(s.v, vrndmq_f32(s.v))}; }
+KVAXIS_INLINE vf scale_by_power(vf a, vf s) {
+  const int32x4_t power = vcvtq_n_s32_f32(vrndmq_f32(s.v), 23);  // times 2^23
+  return select_above(s, -126.0F, bits_to_float({vaddq_u32(exponent_bits(a).v, vreinterpretq_u32_s32(power))}));
 }
 
 KVAXIS_INLINE vu round_to_words(vf x) { return {vreinterpretq_u32_s32(vcvtnq_s32_f32(x.v))}; }

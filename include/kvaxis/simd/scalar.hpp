@@ -3,11 +3,11 @@
 //
 //   vf  f32 lanes   load store set1 zero add sub mul div fma fnma muladd max min max_magnitude sum sum_four max_lane
 //                   max_four min_lane select_above select above all_within clear_pairs load_swapped load_rotated
-//                   load_float16 load_bfloat16 store_four flush_subnormals inverse scale_by_power
+//                   load_float16 load_bfloat16 store_four flush_subnormals inverse fraction
+//                   scale_by_power
 //   vu  u32 lanes   load_words store_words set1_words add_words sub_words bit_and shift_left shift_right
 //                   shift_right_by store_quads exponent_bits to_half floor_to_half, and to f32:
 //                   narrow_to_float<Bits> look_up e4m3_pair e5m2_pair half_pair bfloat_pair bits_to_float
-//                   words_minus_to_float
 //       i32 lanes   round_to_words words_to_float store_bytes set_word load_bytes low_nibbles load_plane
 //                   add_products settle
 //   vd  f64 lanes   load_d store_d mul_d fma_d fnma_d store_twice store_with_opposite
@@ -164,12 +164,21 @@ KVAXIS_INLINE void store_quads(std::byte* words, std::size_t quad_bytes, int row
   for (int k = 0; k < 4; ++k) quad[4 * k] = static_cast<std::byte>(a.v >> 8 * k);
 }
 
-// Parts of the exponential: 2^n of an integer-valued n, given as 1.5 * 2^23 + n.
-KVAXIS_INLINE vu exponent_bits(vf shifted) { return {float_bits(shifted.v)}; }
-KVAXIS_INLINE vf words_minus_to_float(vu a, std::uint32_t b) {
-  return {static_cast<float>(static_cast<std::int32_t>(a.v - b))};
+KVAXIS_INLINE vu exponent_bits(vf a) { return {float_bits(a.v)}; }
+
+// Parts of the exponential, for s < 128. std::floor may be a call.
+KVAXIS_INLINE std::int32_t floor_from_minus_127(vf s) {
+  const float bounded = max(s, {-127.0F}).v;
+  const auto toward_zero = static_cast<std::int32_t>(bounded);
+  return static_cast<float>(toward_zero) > bounded ? toward_zero - 1 : toward_zero;
 }
-KVAXIS_INLINE vf scale_by_power(vf a, vu shifted) { return {bits_float(float_bits(a.v) + (shifted.v << 23))}; }
+// s - floor(s), rounded to the nearest or down: 0 to 1, both included. Of s <= -126, anything.
+KVAXIS_INLINE vf fraction(vf s) { return {s.v - static_cast<float>(floor_from_minus_127(s))}; }
+// a * 2^floor(s), a from 1 to 2; 0 for s <= -126 whatever a is, so that nothing becomes subnormal.
+KVAXIS_INLINE vf scale_by_power(vf a, vf s) {
+  const std::uint32_t scaled = float_bits(a.v) + (static_cast<std::uint32_t>(floor_from_minus_127(s)) << 23);
+  return select_above(s, -126.0F, {bits_float(scaled)});
+}
 
 // To the nearest integer, ties to even; |x| < 2^22.
 KVAXIS_INLINE vu round_to_words(vf x) { return {float_bits(fused(x.v, 1.0F, 12582912.0F)) - 0x4B400000U}; }

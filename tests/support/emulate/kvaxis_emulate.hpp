@@ -106,6 +106,25 @@ std::uint16_t float_to_half(float x) {
                                     (static_cast<unsigned>(exponent + 24) * 1024U + static_cast<unsigned>(rounded)));
 }
 
+// x - floor(x), rounded down as well.
+template <int Control>
+float fraction(float x) {
+  static_assert(Control == _MM_FROUND_TO_NEG_INF);
+  const double exact = static_cast<double>(x) - std::floor(static_cast<double>(x));  // or 1, of a small negative x
+  const auto nearest = static_cast<float>(exact);
+  return static_cast<double>(nearest) > exact || nearest == 1.0F ? std::nextafter(nearest, 0.0F) : nearest;
+}
+
+// a * 2^floor(b) in the lanes of the mask, 0 in the others. SIMDe takes a subnormal b for 0.
+inline simde__m512 scale(simde__mmask16 mask, simde__m512 a, simde__m512 b) {
+  auto x = lanes<float>(a);
+  const auto y = lanes<float>(b);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = (mask >> i & 1U) != 0 ? std::ldexp(x[i], static_cast<int>(std::floor(y[i]))) : 0.0F;
+  }
+  return vector<simde__m512>(x);
+}
+
 // To the nearest, ties to even, as the default rounding mode says; what does not fit becomes INT_MIN.
 inline std::int32_t to_integer(float x) {
   return x >= -2147483648.0F && x < 2147483648.0F ? static_cast<std::int32_t>(std::nearbyint(x)) : INT_MIN;
@@ -179,11 +198,15 @@ V multiply_bytes(V sums, V a, V b) {
 #define _mm512_extractf32x8_ps(a, i) simde_mm256_castpd_ps(simde_mm512_extractf64x4_pd(simde_mm512_castps_pd(a), i))
 #define _mm512_broadcast_i32x8(a) simde_mm512_inserti64x4(simde_mm512_castsi256_si512(a), a, 1)
 #undef _mm256_cvtps_ph
+#undef _mm512_maskz_scalef_ps
 #define _mm256_cvtps_ph(a, mode) \
   kvaxis_emulate::map<simde__m128i, std::uint16_t, float>(a, kvaxis_emulate::float_to_half<mode>)
 #define _mm512_cvtps_ph(a, mode) \
   kvaxis_emulate::map<simde__m256i, std::uint16_t, float>(a, kvaxis_emulate::float_to_half<mode>)
 #define _mm512_cvtph_ps(a) kvaxis_emulate::half_to_float(a)
+#define _mm512_reduce_ps(a, control) \
+  kvaxis_emulate::map<simde__m512, float, float>(a, kvaxis_emulate::fraction<control>)
+#define _mm512_maskz_scalef_ps(mask, a, b) kvaxis_emulate::scale(mask, a, b)
 #define _mm512_permute_ps(a, control) kvaxis_emulate::permute(a, control)
 #define _mm512_reduce_add_ps(a) kvaxis_emulate::reduce<float>(a, [](float x, float y) { return x + y; })
 #define _mm512_reduce_max_ps(a) kvaxis_emulate::reduce<float>(a, [](float x, float y) { return x > y ? x : y; })
