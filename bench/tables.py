@@ -13,7 +13,7 @@ import sys
 INT4 = "k:int4-channel64-pre,v:int4-token64"
 DEFAULT = "k:int4-channel64-auto,v:int4-token64"
 POLICIES = [INT4, DEFAULT, "k:int8-channel64-pre,v:int8-token64", "k:e4m3-channel64-pre,v:e4m3-token64", "k:f16,v:f16"]
-ISAS = ("avx512_amx", "avx512_vnni", "avx512", "avx2_vnni", "avx2", "neon_dot", "neon", "scalar")
+ISAS = ("avx512_amx", "avx512_fp16", "avx512_vnni", "avx512", "avx2_vnni", "avx2", "neon_dot", "neon", "scalar")
 NAIVE = ["O2", "O3-native", "O2-nibbles", "O3-native-nibbles", "O2-read-back", "O3-native-read-back"]
 NAME = re.compile(r"(\w+)/([\w-]+)/(.+)/heads:(\d+)/dim:(\d+)/ctx:(\d+)")
 

@@ -46,6 +46,7 @@ TEST(Dispatch, names) {
   EXPECT_STREQ(kvaxis::isa_name(isa::avx2_vnni), "avx2_vnni");
   EXPECT_STREQ(kvaxis::isa_name(isa::avx512), "avx512");
   EXPECT_STREQ(kvaxis::isa_name(isa::avx512_vnni), "avx512_vnni");
+  EXPECT_STREQ(kvaxis::isa_name(isa::avx512_fp16), "avx512_fp16");
   EXPECT_STREQ(kvaxis::isa_name(isa::avx512_amx), "avx512_amx");
 #elif defined(__aarch64__)
   EXPECT_STREQ(kvaxis::isa_name(isa::neon), "neon");

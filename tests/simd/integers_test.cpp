@@ -44,6 +44,7 @@ const integer_vocabulary& active_integers() {
     &avx2_vnni::integer_probe::table,
     &avx512::integer_probe::table,
     &avx512_vnni::integer_probe::table,
+    &avx512_vnni::integer_probe::table,  // FP16 is another vocabulary
     &avx512_vnni::integer_probe::table,  // AMX adds products of matrices alone
 #elif defined(__aarch64__)
     &neon::integer_probe::table,

@@ -32,6 +32,7 @@ struct byte_weights {
 // out[head][lane] += the sum, for all lanes.
 struct integer_request {
   const std::int8_t* bytes = nullptr;     // [segment][head][byte_stride], by row
+  const std::uint16_t* halves = nullptr;  // of E4M3 instead, binary16 (see half.hpp)
   const byte_weights* weights = nullptr;  // [segment][head]
   int heads = 0;
   float* out = nullptr;
@@ -72,6 +73,7 @@ KVAXIS_KERNEL const integer_kernels& active_integer() noexcept {
     &avx2::integer,
     &avx2_vnni::integer,
     &avx512::integer,
+    &avx512_vnni::integer,
     &avx512_vnni::integer,
     &avx512_amx::integer,
 #elif defined(__aarch64__)

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "integer.hpp"
+#include "half.hpp"
 
 KVAXIS_BEGIN_NAMESPACE
 
@@ -57,6 +57,7 @@ struct problem {
   const float* sink_logits = nullptr;
   kvaxis::arithmetic arithmetic = arithmetic::automatic;
   const integer_kernels* integer = nullptr;  // null: f32
+  const half_kernels* half = nullptr;        // the same
 };
 
 // What one walk over the tiles works on: `queries` from `first` on, and of each the groups of some kv heads. A *row* is
@@ -107,8 +108,11 @@ struct scratch {
   float* folded = nullptr;       // [byte_stride]
   std::int8_t* bytes = nullptr;  // [byte_stride]
   kvaxis::byte_weights* weights = nullptr;
-  float* inverse = nullptr;  // of the step
-  bool* coarse = nullptr;    // one byte is not enough
+  float* inverse = nullptr;         // of the step
+  bool* coarse = nullptr;           // one byte is not enough
+  std::uint16_t* halves = nullptr;  // of E4M3 instead of bytes
+  float* largest = nullptr;         // [kv head][row] magnitude of a channel of `query`
+  half_pairs pairs;
 };
 
 // Entries whose scores are taken together: at most max_tile_tokens tokens in runs.
@@ -153,6 +157,8 @@ struct block_sizes {
   std::size_t segments = 0;
   std::size_t row_numbers = 0;  // of a run, decoded
   std::size_t hot_numbers = 0;  // the same of hot pairs
+  std::size_t half_rows = 0;    // of E4M3: 1
+  bool half_pairs = false;      // some may be turned in binary16
 
   explicit block_sizes(const sequence_view& s) noexcept {
     const auto raise = [](std::size_t& size, int to) { size = std::max(size, static_cast<std::size_t>(to)); };
@@ -163,6 +169,8 @@ struct block_sizes {
       raise(segments, f->value.across || f->is_latent() ? 0 : f->value.groups_per_line());
       raise(row_numbers, run_tokens * std::max(f->key.rows, sum_stride(*f)));
       if (f->pairs > 0 && f->key.bits < 8) raise(hot_numbers, run_tokens * f->key.rows);
+      if (f->key_codec->unit == unit_kind::e4m3 || f->value_codec->unit == unit_kind::e4m3) raise(half_rows, 1);
+      if (turns_in_halves(*f)) half_pairs = true;
     }
   }
 };
@@ -202,6 +210,16 @@ inline scratch place_scratch(const sequence_view& sequence, int kv_heads, int ro
   s.weights = a.take<kvaxis::byte_weights>(byte_rows);
   s.inverse = a.take<float>(byte_rows);
   s.coarse = a.take<bool>(byte_rows);
+  s.halves = a.take<std::uint16_t>(sizes.half_rows * byte_rows * std::size_t{byte_stride});
+  s.largest = a.take<float>(static_cast<std::size_t>(kv_heads) * heads);
+  if (sizes.half_pairs) {
+    s.pairs.parameters = a.take<std::uint32_t>(stride);
+    s.pairs.exponents = a.take<float>(stride);
+    s.pairs.queries = a.take<std::uint16_t>(queries);
+    s.pairs.factors = a.take<float>(heads);
+    s.pairs.mask = a.take<std::uint32_t>(max_pairs / 32 + 1);
+    s.pairs.left = a.take<std::uint32_t>(max_pairs / 32 + 1);
+  }
   return s;
 }
 

@@ -54,6 +54,10 @@ inline void load_queries(const problem& p, const query_block& b, const scratch& 
     const std::int64_t position = detail::position_of(p, query);
     const auto offset = static_cast<int>(position - detail::floor_to_multiple(position, run_tokens));
     turn_rows(f.row_cos + offset * f.key_stride, f.row_sin + offset * f.key_stride, f.key_stride, stored, 1, to);
+    if (p.half == nullptr) continue;
+    vf largest = zero();
+    for (int c = 0; c < f.key_stride; c += lanes) largest = max_magnitude(largest, load(to + c));
+    s.largest[row] = max_lane(largest);
   }
 }
 

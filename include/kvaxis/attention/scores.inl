@@ -200,28 +200,63 @@ inline int count_pairs(const std::uint32_t* mask, int rows) noexcept {
   return count;
 }
 
-// Whether the pairs of a tile that are stored rotated are summed as integers, and the hot ones alone in f32: not where
-// nearly all are hot.
-inline bool sums_keys_as_integers(const problem& p, const tile_format& f, const block_view& keys,
-                                  int hot_pairs) noexcept {
-  if (!has_integer_sums(p, keys, f.key_codec->unit)) return false;
-  return 8 * hot_pairs <= 3 * keys.rows;
+// How the rows of a key block are summed.
+struct key_plan {
+  bool rounded = false;                 // pairs that are stored rotated: with rounded queries, else all rows in f32
+  bool halves = false;                  // hot pairs, but for `left`: in binary16
+  float top = 0.0F;                     // see half_kernels
+  const std::uint32_t* left = nullptr;  // hot pairs that go to the kernels of f32
+  int left_pairs = 0;
+  int hot_pairs = 0;
+};
+
+inline key_plan plan_keys(const problem& p, const tile_format& f, const block_view& keys, const std::uint32_t* hot,
+                          const scratch& s) noexcept {
+  key_plan plan;
+  plan.left = hot;
+  plan.left_pairs = plan.hot_pairs = count_pairs(hot, keys.rows);
+  if (!has_rounded_sums(p, keys, f.key_codec->unit)) return plan;
+  if (p.half != nullptr && detail::turns_in_halves(f) && plan.hot_pairs > 0) {
+    plan.top = p.half->prepare_pairs(keys, f.key_codec->unit, hot, s.pairs);
+    plan.left = s.pairs.left;
+    plan.left_pairs = count_pairs(plan.left, keys.rows);
+    plan.halves = plan.left_pairs < plan.hot_pairs;
+  }
+  // Two passes do not pay where nearly all pairs go to the second, for which E4M3 has no kernel.
+  plan.rounded = f.key_codec->unit == unit_kind::e4m3 ? plan.left_pairs == 0 : 8 * plan.left_pairs <= 3 * keys.rows;
+  return plan;
 }
 
-// Integer sums are those of all tokens of a tile; where the span is only a part of it, they go through a buffer.
-inline void score_cold_pairs(const problem& p, const block_view& keys, int bits, const score_span& span, int rows,
-                             read_ahead next, const scratch& s) noexcept {
+// Such sums are those of all tokens of a tile; where the span is only a part of it, they go through a buffer.
+inline void score_rounded(const problem& p, const tile_format& f, const block_view& keys, const key_plan& plan,
+                          const std::uint32_t* hot, const float* largest, const score_span& span, int rows,
+                          read_ahead next, const scratch& s) noexcept {
+  const unit_kind unit = f.key_codec->unit;
   const bool whole = span.first == 0 && span.end == keys.lanes;
-  integer_request sums;
-  sums.out = whole ? span.slots : s.tile_scores;
-  sums.out_stride = score_stride;
-  sums.end_row = keys.rows;
-  sums.next = next;
+  const bool cold = 2 * plan.hot_pairs < keys.rows;
+  float* const out = whole ? span.slots : s.tile_scores;
   for (int row = 0; row < rows && !whole; ++row) {
     float* scores = s.tile_scores + row * score_stride;
     for (int i = 0; i < keys.lanes; i += lanes) store(scores + i, zero());
   }
-  add_integer_sums(p, keys, bits, {s.tile_queries, query_stride, 0}, sums, rows, s);
+  if (plan.halves) {
+    fetch(next.take(burst_bytes));
+    p.half->prepare_queries(unit, plan.top, s.tile_queries, largest, rows, keys.rows, s.pairs);
+    fetch(next.take(burst_bytes));
+    half_request turned{&s.pairs, f.half_turn, plan.hot_pairs - plan.left_pairs, out, score_stride, {}};
+    if (!cold) turned.next = next;
+    run_batches(p.half->scores(unit), keys, turned, rows);
+  }
+  if (cold) {
+    integer_request sums;
+    sums.out = out;
+    sums.out_stride = score_stride;
+    sums.end_row = keys.rows;
+    sums.next = next;
+    centre_codes(keys.scale, keys.offset, f.key_stride, middle_code(unit, f.key.bits),
+                 plan.hot_pairs > 0 ? hot : nullptr, s);
+    add_rounded_sums(p, keys, unit, f.key.bits, {s.tile_queries, query_stride, 0}, sums, rows, s);
+  }
   for (int row = 0; row < rows && !whole; ++row) {
     const float* from = s.tile_scores + row * score_stride;
     float* to = span.slots + row * score_stride;
@@ -229,9 +264,9 @@ inline void score_cold_pairs(const problem& p, const block_view& keys, int bits,
   }
 }
 
-// Scores of the runs first .. end - 1 of a folded tile.
-inline void score_folded(const problem& p, const tile_format& f, const tile& t, int head, const score_span& span,
-                         int rows, read_ahead next, const scratch& s) noexcept {
+// Scores of the runs first .. end - 1 of a folded tile; `largest`: of each row of queries.
+inline void score_folded(const problem& p, const tile_format& f, const tile& t, int head, const float* largest,
+                         const score_span& span, int rows, read_ahead next, const scratch& s) noexcept {
   const block_view keys =
       view_block(f.key, *f.key_codec, f.key_given[head], t.key_block(head), s.key_scale, s.key_offset);
   fetch(next.take(burst_bytes));
@@ -244,15 +279,15 @@ inline void score_folded(const problem& p, const tile_format& f, const tile& t, 
   r.tile_queries = s.tile_queries;
   r.cos = f.run_cos;
   r.sin = f.run_sin;
-  int hot_pairs = count_pairs(t.hot_mask(head), f.key.rows);
-  if (sums_keys_as_integers(p, f, keys, hot_pairs)) {
-    const int bits = f.key.bits;
-    const std::size_t later = hot_pairs > 0 ? burst_bytes * static_cast<std::size_t>(span.length() / run_tokens) : 0;
-    centre_codes(keys.scale, keys.offset, f.key_stride, 1 << (bits - 1), hot_pairs > 0 ? r.hot : nullptr, s);
-    score_cold_pairs(p, keys, bits, span, rows, next.take(next.bytes > later ? next.bytes - later : 0), s);
-    if (hot_pairs == 0) return;
+  const key_plan plan = plan_keys(p, f, keys, r.hot, s);
+  if (plan.rounded) {
+    const std::size_t later =
+        plan.left_pairs > 0 ? burst_bytes * static_cast<std::size_t>(span.length() / run_tokens) : 0;
+    score_rounded(p, f, keys, plan, r.hot, largest, span, rows, next.take(next.bytes > later ? next.bytes - later : 0),
+                  s);
+    if (plan.left_pairs == 0) return;
+    r.hot = plan.left;
   } else {
-    hot_pairs = 0;  // all rows together
     r.next = next.take(next.bytes);
   }
   const float* queries = s.tile_queries;
@@ -263,7 +298,7 @@ inline void score_folded(const problem& p, const tile_format& f, const tile& t, 
     r.first_lane = run;
     r.out = span.slots + run;
     fetch(next.take(burst_bytes));
-    score_run(t, head, keys, r, hot_pairs, rows, s);
+    score_run(t, head, keys, r, plan.rounded ? plan.left_pairs : 0, rows, s);
   }
 }
 
@@ -298,7 +333,7 @@ inline void score_entry(const problem& p, const query_block& b, int nth, const e
     for (int i = span.first; i < span.end; i += lanes) store(scores + i, zero());
   }
   if (e.folded) {
-    score_folded(p, *p.sequence.tiers[e.tier], *e.tile, b.head + nth, span, rows, next, s);
+    score_folded(p, *p.sequence.tiers[e.tier], *e.tile, b.head + nth, s.largest + nth * rows, span, rows, next, s);
   } else {
     score_exact(*e.tile, b.head + nth, span, slots, rows, s);
   }

@@ -89,11 +89,11 @@ inline void sum_entry(const problem& p, int head, const entry& e, detail::slot_r
   const block_view values =
       view_block(f.value, *f.value_codec, f.value_given[head], t.value_block(head), s.value_scale, s.value_offset);
   if (values.across) return sum_decoded(t, head, &values, r, rows, s);
-  if (has_integer_sums(p, values, f.value_codec->unit)) {
+  if (const unit_kind unit = f.value_codec->unit; has_rounded_sums(p, values, unit)) {
     const int bits = f.value.bits;
     const int segments = f.value.groups_per_line();
-    centre_codes(values.scale, values.offset, detail::round_up(segments * values.rows, 16), 1 << (bits - 1), nullptr,
-                 s);
+    centre_codes(values.scale, values.offset, detail::round_up(segments * values.rows, 16), middle_code(unit, bits),
+                 nullptr, s);
     integer_request whole;
     whole.out = sums;
     whole.out_stride = r.sum_stride;
@@ -101,7 +101,7 @@ inline void sum_entry(const problem& p, int head, const entry& e, detail::slot_r
     whole.end_row = r.end_row;
     fetch(next.take(burst_bytes));
     whole.next = next;
-    return add_integer_sums(p, values, bits, {weights, score_stride, values.rows}, whole, rows, s);
+    return add_rounded_sums(p, values, unit, bits, {weights, score_stride, values.rows}, whole, rows, s);
   }
   const auto& table = (*f.value_codec->kernels)[static_cast<std::size_t>(this_isa)]->sums;
   if (table[0] == nullptr) return sum_decoded(t, head, &values, r, rows, s);

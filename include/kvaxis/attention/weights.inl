@@ -16,11 +16,16 @@ constexpr float enough_per_row(int bits) noexcept {
   return 160.0F * wider * wider;
 }
 
-// Whether a block of these codes is summed as integers.
-inline bool has_integer_sums(const problem& p, const block_view& b, unit_kind unit) noexcept {
-  if (p.integer == nullptr || b.across || unit > unit_kind::u8) return false;
+// Whether a block of these codes is summed with rounded weights: as integers, E4M3 in binary16.
+inline bool has_rounded_sums(const problem& p, const block_view& b, unit_kind unit) noexcept {
+  if (p.integer == nullptr || b.across) return false;
+  if (unit == unit_kind::e4m3) return p.half != nullptr && b.scale != nullptr;
+  if (unit > unit_kind::u8) return false;
   return unit != unit_kind::u8 || p.integer->sums[8][0] != nullptr;
 }
+
+// What is taken off the codes before they are multiplied (see integer.hpp).
+constexpr int middle_code(unit_kind unit, int bits) noexcept { return unit == unit_kind::e4m3 ? 0 : 1 << (bits - 1); }
 
 // What is multiplied by the codes: numbers x [row][stride], and the parameters of the codes' rows (see centre_codes),
 // [segment][parameter_stride].
@@ -104,12 +109,12 @@ inline void round_rows(int n, int half_code, const scratch& s, int at, std::int8
   for (int r = 0; r < R; ++r) s.weights[at + r].start = -half_code * sums[r];
 }
 
-// Adds the integer sums of `rows` rows of numbers for every segment of a block, whose parameters are in `s`.
-inline void add_integer_sums(const problem& p, const block_view& b, int bits, const integer_input& in,
+// Adds the sums of `rows` rows of numbers for every segment of a block, whose parameters are in `s`.
+inline void add_rounded_sums(const problem& p, const block_view& b, unit_kind unit, int bits, const integer_input& in,
                              integer_request r, int rows, const scratch& s) noexcept {
   const auto& table = p.integer->sums[static_cast<std::size_t>(bits)];
   const float enough = enough_per_row(bits) * static_cast<float>(b.rows);
-  const int half_code = 1 << (bits - 1);
+  const int half_code = middle_code(unit, bits);
   const int first = r.first_row & ~15;
   const int count = ((r.end_row + 15) & ~15) - first;
   const int segments = (b.lanes + b.group_length - 1) / b.group_length;
@@ -132,6 +137,13 @@ inline void add_integer_sums(const problem& p, const block_view& b, int bits, co
     }
   }
   fetch(r.next.take(burst_bytes));
+  r.weights = s.weights;
+  r.heads = rows;
+  if (unit == unit_kind::e4m3) {
+    p.half->round_rows(s.folded, s.inverse, all, count, s.halves + first);
+    r.halves = s.halves;
+    return run_batches(p.half->sums_e4m3, b, r, rows);
+  }
   for (int at = 0; at < all; at += 4) {
     if (all - at >= 4) {
       round_rows<false, 4>(count, half_code, s, at, bytes + at * byte_stride);
@@ -140,8 +152,6 @@ inline void add_integer_sums(const problem& p, const block_view& b, int bits, co
     }
   }
   r.bytes = s.bytes;
-  r.weights = s.weights;
-  r.heads = rows;
   run_batches(table, b, r, rows);
   bool second = false;
   for (int i = 0; i < all; ++i) {

@@ -93,7 +93,10 @@ inline status any_kv_cache::make_problem(const float* q, int n_query, std::int64
   out.pins_visible = o.pins_visible;
   out.sink_logits = o.sink_logits;
   out.arithmetic = o.arithmetic;
-  out.integer = o.arithmetic == arithmetic::f32 ? nullptr : &detail::active_integer();
+  if (o.arithmetic != arithmetic::f32) {
+    out.integer = &detail::active_integer();
+    out.half = detail::active_half();
+  }
   return {};
 }
 

@@ -21,6 +21,7 @@
 #define KVAXIS_TARGET_AVX2_VNNI "avx2,fma,f16c,avxvnni"
 #define KVAXIS_TARGET_AVX512 "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"
 #define KVAXIS_TARGET_AVX512_VNNI "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
+#define KVAXIS_TARGET_AVX512_FP16 "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512fp16"
 #define KVAXIS_TARGET_AVX512_AMX "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,amx-tile,amx-int8"
 
 // For GCC the extension belongs to Armv8.2, and nothing is inlined into a region that lacks a part of the flags: it has

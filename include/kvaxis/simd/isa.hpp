@@ -30,9 +30,11 @@ enum class isa : int {
   avx2_vnni,    // with AVX-VNNI
   avx512,       // AVX-512 F, BW, DQ, VL
   avx512_vnni,  // with VNNI
+  avx512_fp16,  // with FP16 besides
   avx512_amx,   // with AMX-INT8 besides
 };
-inline constexpr std::array isa_name_list = {"scalar", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_amx"};
+inline constexpr std::array isa_name_list = {"scalar",      "avx2",        "avx2_vnni", "avx512",
+                                             "avx512_vnni", "avx512_fp16", "avx512_amx"};
 #elif defined(__aarch64__)
 enum class isa : int {
   scalar,
@@ -45,11 +47,18 @@ enum class isa : int { scalar };
 inline constexpr std::array isa_name_list = {"scalar"};
 #endif
 
-// What a table indexed by isa holds: `name` of every namespace of simd/. Integer units have namespaces of their own in
-// attention/integer.hpp and share the rest.
+// Whether one of them computes with binary16.
+#if defined(__x86_64__) || defined(KVAXIS_EMULATE)
+inline constexpr bool has_half_arithmetic = true;
+#else
+inline constexpr bool has_half_arithmetic = false;
+#endif
+
+// What a table indexed by isa holds: `name` of every namespace of simd/. Units of integers and of binary16 have
+// namespaces of their own, see attention/integer.hpp and attention/half.hpp, and share the rest.
 #if defined(__x86_64__) || defined(KVAXIS_EMULATE)
 #define KVAXIS_ISA_TABLE(name) \
-  { &scalar::name, &avx2::name, &avx2::name, &avx512::name, &avx512::name, &avx512::name }
+  { &scalar::name, &avx2::name, &avx2::name, &avx512::name, &avx512::name, &avx512::name, &avx512::name }
 #elif defined(__aarch64__)
 #define KVAXIS_ISA_TABLE(name) \
   { &scalar::name, &neon::name, &neon::name }
@@ -102,8 +111,11 @@ inline unsigned detect_isas() noexcept {
   found |= bit_of(isa::avx2);
   if (has(ebx, 16) && has(ebx, 17) && has(ebx, 30) && has(ebx, 31) && (saved_low & 0xE6U) == 0xE6U) {
     found |= bit_of(isa::avx512);
-    if (has(ecx, 11)) found |= bit_of(isa::avx512_vnni);
-    const bool amx = has(ecx, 11) && has(edx, 24) && has(edx, 25) && (saved_low & 0x60000U) == 0x60000U;
+    const bool vnni = has(ecx, 11);
+    const bool fp16 = vnni && has(edx, 23);
+    if (vnni) found |= bit_of(isa::avx512_vnni);
+    if (fp16) found |= bit_of(isa::avx512_fp16);
+    const bool amx = fp16 && has(edx, 24) && has(edx, 25) && (saved_low & 0x60000U) == 0x60000U;
     // Some virtual machines have the bits but no shapes to choose from.
     if (amx && __get_cpuid_count(0x1D, 0, &eax, &ebx, &ecx, &edx) != 0 && eax >= 1) {
       found |= bit_of(isa::avx512_amx);
@@ -141,7 +153,7 @@ inline isa lower_isa(isa most) noexcept {
 
 // AMX must be asked for: nobody has measured it.
 #if defined(__x86_64__) || defined(KVAXIS_EMULATE)
-constexpr isa default_isa = isa::avx512_vnni;
+constexpr isa default_isa = isa::avx512_fp16;
 #else
 constexpr isa default_isa = static_cast<isa>(isa_count - 1);
 #endif

@@ -82,8 +82,9 @@ struct tile_format {
   float* next_run_sin = nullptr;
   float* run_cos = nullptr;  // [pairs][run_tokens]
   float* run_sin = nullptr;
-  float* row_cos = nullptr;  // [run_tokens][key_stride], both members of a pair alike; 1 without a pair
-  float* row_sin = nullptr;  // minus for the first member, plus for the second; 0 without a pair
+  std::uint32_t* half_turn = nullptr;  // [pairs][tokens] cosine and sine as binary16, see half_turn_index
+  float* row_cos = nullptr;            // [run_tokens][key_stride], both members of a pair alike; 1 without a pair
+  float* row_sin = nullptr;            // minus for the first member, plus for the second; 0 without a pair
   // [tokens][turn_stride], cosine and sine of each pair in turn, (1, 0) behind the last; only where pairs are stored
   // rotated.
   float* turn = nullptr;
@@ -124,9 +125,25 @@ class arena {
 // Whether pairs are stored rotated.
 inline bool rotates_tiles(const tile_format& f) noexcept { return f.pairs > 0 && f.key_policy.rotation != pre; }
 
+// Whether hot pairs may be turned in binary16.
+inline bool turns_in_halves(const tile_format& f) noexcept {
+  const unit_kind unit = f.key_codec->unit;
+  return has_half_arithmetic && f.pairs > 0 && !f.key.across && f.key.groups_per_line() == 1 && f.key.wide_extra == 0 &&
+         (unit == unit_kind::u4 || unit == unit_kind::e4m3);
+}
+
+// Where a token's angle is in half_turn: in the order of a kernel, which finds the codes of 16 tokens of 4 bits in the low
+// halves of 16 bytes, and those of 16 others in the high halves.
+inline int half_turn_index(const tile_format& f, int token) noexcept {
+  if (f.key.bits != 4) return token;
+  const int half = f.tokens / 2;
+  return token % half / 16 * 32 + token / half * 16 + token % 16;
+}
+
 inline void place_tables(tile_format& f, arena& a) noexcept {
   const auto pairs = static_cast<std::size_t>(round_up(f.pairs, 8));
   const auto stride = static_cast<std::size_t>(f.key_stride);
+  const std::size_t half_turns = turns_in_halves(f) ? pairs * static_cast<std::size_t>(f.tokens) : 0;
   const std::size_t turns =
       rotates_tiles(f) ? static_cast<std::size_t>(f.tokens) * static_cast<std::size_t>(f.turn_stride) : 0;
   f.order = a.take<int>(static_cast<std::size_t>(f.head_dim));
@@ -137,6 +154,7 @@ inline void place_tables(tile_format& f, arena& a) noexcept {
   f.next_run_sin = a.take<float>(stride);
   f.run_cos = a.take<float>(pairs * run_tokens);
   f.run_sin = a.take<float>(pairs * run_tokens);
+  f.half_turn = a.take<std::uint32_t>(half_turns);
   f.row_cos = a.take<float>(stride * run_tokens);
   f.row_sin = a.take<float>(stride * run_tokens);
   f.turn = a.take<float>(turns);
@@ -183,7 +201,8 @@ inline void fill_tables(tile_format& f, const rope& r) noexcept {
     f.next_run_cos[2 * i] = f.next_run_cos[2 * i + 1] = static_cast<float>(next_cosine);
     f.next_run_sin[2 * i] = static_cast<float>(next_sine);
     f.next_run_sin[2 * i + 1] = -f.next_run_sin[2 * i];
-    const int offsets = f.key_policy.rotation != pre && f.tokens > run_tokens ? f.tokens : run_tokens;
+    const bool halves = turns_in_halves(f);
+    const int offsets = (halves || f.key_policy.rotation != pre) && f.tokens > run_tokens ? f.tokens : run_tokens;
     for (int j = 0; j < offsets; ++j) {
       double sine = 0;
       double cosine = 0;
@@ -198,6 +217,10 @@ inline void fill_tables(tile_format& f, const rope& r) noexcept {
         row_cos[0] = row_cos[1] = c;
         row_sin[0] = -s;
         row_sin[1] = s;
+      }
+      if (halves && j < f.tokens) {
+        f.half_turn[i * f.tokens + half_turn_index(f, j)] = to_float16(c).bits | std::uint32_t{to_float16(s).bits}
+                                                                                     << 16;
       }
       if (f.key_policy.rotation != pre && j < f.tokens) {
         f.turn[j * f.turn_stride + 2 * i] = c;

@@ -23,6 +23,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "emulate_amx.hpp"
 
@@ -94,9 +95,9 @@ inline simde__m512 half_to_float(simde__m256i v) {
 
 // Binary16, rounded to nearest even or down; not for NaN.
 template <int Rounding>
-std::uint16_t float_to_half(float x) {
+std::uint16_t float_to_half(double x) {
   const unsigned sign = std::signbit(x) ? 0x8000U : 0U;
-  const double magnitude = std::fabs(static_cast<double>(x));
+  const double magnitude = std::fabs(x);
   if (magnitude >= 65536.0) return static_cast<std::uint16_t>(sign | 0x7C00U);
   const int exponent = magnitude < 0x1p-14 ? -24 : std::ilogb(magnitude) - 10;  // of the last bit
   const double steps = std::ldexp(magnitude, -exponent);
@@ -218,3 +219,5 @@ V multiply_bytes(V sums, V a, V b) {
 #define _mm512_madd_epi16(a, b) kvaxis_emulate::multiply_halves(a, b)
 #define _mm256_dpbusd_avx_epi32(sums, a, b) kvaxis_emulate::multiply_bytes(sums, a, b)
 #define _mm512_dpbusd_epi32(sums, a, b) kvaxis_emulate::multiply_bytes(sums, a, b)
+
+#include "emulate_fp16.hpp"
