@@ -8,9 +8,9 @@ namespace {
 constexpr const char* key_rows =
     "^((scores|values)/.*/k:int4.*/dim:128/ctx:4096"
     "|naive(_values)?/.*/k:int4.*/dim:128/ctx:4096"
-    "|attend(_f32)?/(avx2(_vnni)?|avx512(_vnni|_amx)?|neon(_dot)?)/k:int4.*/dim:128/ctx:(4096|65536)"
-    "|attend/(avx2|avx512(_vnni)?|neon(_dot)?)/.*/heads:4/dim:128/ctx:65536"
-    "|attend/(avx2|avx512(_vnni|_amx)?|neon(_dot)?)/.*/(heads:(16|128)/dim:576|heads:1/dim:192|heads:32/dim:128)/"
+    "|attend(_f32)?/(avx2(_vnni)?|avx512(_vnni|_fp16|_amx)?|neon(_dot)?)/k:int4.*/dim:128/ctx:(4096|65536)"
+    "|attend/(avx2|avx512(_vnni|_fp16)?|neon(_dot)?)/.*/heads:4/dim:128/ctx:65536"
+    "|attend/(avx2|avx512(_vnni|_fp16|_amx)?|neon(_dot)?)/.*/(heads:(16|128)/dim:576|heads:1/dim:192|heads:32/dim:128)/"
     "ctx:4096"
     "|attend/scalar/k:int4.*/heads:4/dim:128/ctx:65536"
     "|read_limit/.*/dim:128/ctx:65536"

@@ -76,11 +76,12 @@
 
 KVAXIS_BEGIN_NAMESPACE
 
-// How attention sums products with codes of 4 or 8 bits; other codecs are summed in f32.
+// How attention sums products with integer codes; on avx512_fp16 also with E4M3. Other codecs are summed in f32.
 enum class arithmetic : int {
-  automatic,  // integer, with a second limb where the rounding would add more than a quarter of the codes' own error
+  automatic,  // integer, with a second limb where the rounding would add more than a quarter of the codes' own error;
+              // hot pairs of 4 bits and E4M3 in binary16 where the CPU has it, else in f32
   f32,        // no rounding of queries and weights
-  int8,       // integer, one limb whatever it costs (8-bit codes: two)
+  int8,       // as automatic, one limb whatever it costs (8-bit codes: two)
 };
 
 // Limits of the whole library; create() and append() refuse what lies outside.

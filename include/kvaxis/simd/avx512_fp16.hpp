@@ -69,7 +69,7 @@ KVAXIS_INLINE vu spread_pair(const std::uint32_t* words, int half) {
   return {_mm512_shuffle_epi8(_mm512_loadu_si512(words),
                               _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(order))))};
 }
-// Low or high nibbles of bytes that were spread low, times 2^-20: subnormal numbers, which cost nothing here.
+// Low or high nibbles of bytes that were spread low, times 2^-20: subnormal numbers, which cost nothing here and which no mode of the CPU takes for zero.
 template <bool High>
 KVAXIS_INLINE vh nibbles_to_halves(vu spread) {
   const __m512i bits = High ? spread.v : _mm512_slli_epi16(spread.v, 4);
